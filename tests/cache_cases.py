@@ -1,6 +1,8 @@
-"""Modules whose result depends on something beside their weights, for a process whose seed is SEED; see test_cache_sound.py.
+"""Modules whose result depends on something beside their weights, for a process whose seed is SEED;
+see test_cache_sound.py.
 
-Each is compiled in two processes that share a cache and have other seeds: the second one has to get its own values.
+Each is compiled in two processes that share a cache and have other seeds: the second one has to get
+its own values.
 """
 
 from __future__ import annotations
@@ -391,7 +393,7 @@ def build(name):
 
 
 def run(name) -> str:
-    """What the cache did, after the result was compared with that of the module."""
+    """Returns the outcome of the cache, after comparing the result with that of the module."""
     module, x = build(name), torch.arange(1.0, 9.0).reshape(2, 4)
     with torch.no_grad():
         # As a rule a model has run before it is compiled: its caches are filled.

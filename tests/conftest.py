@@ -34,7 +34,7 @@ def _native() -> bool:
 
 @pytest.fixture(scope="session")
 def compile_module():
-    """``compile_module(module, args, kwargs=None, dims=None)`` gives a module that was compiled once."""
+    """``compile_module(module, args, kwargs=None, dims=None)`` compiles a module once."""
     if _native():
         import disc
 
@@ -44,3 +44,11 @@ def compile_module():
     from stub.run import StubModule
 
     return StubModule
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """The folder of a cache on disk of the test's own."""
+    monkeypatch.setenv("DISC_CACHE", "1")
+    monkeypatch.setenv("DISC_CACHE_DIR", str(tmp_path / "cache"))
+    return tmp_path / "cache"

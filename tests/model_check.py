@@ -1,4 +1,4 @@
-"""How tests of whole models compare: one compile, then eager and compiled on every set of arguments."""
+"""Compares whole models: one compile, then eager and compiled on every set of arguments."""
 
 from __future__ import annotations
 
@@ -60,7 +60,9 @@ def same(result, expected, tolerance: float) -> None:
 
 
 def half_errors(compiled, model, exact, args, kwargs) -> tuple[float, float]:
-    """The errors of compiled and eager against ``exact``, the same model in f64: their greatest over all outputs."""
+    """The errors of compiled and eager against ``exact``, the same model in f64:
+    their greatest over all outputs.
+    """
 
     def wide(x):
         return x.double() if isinstance(x, torch.Tensor) and x.is_floating_point() else x

@@ -1,4 +1,6 @@
-"""Attention of one compilation at lengths and widths around half a panel and a whole one, against float64."""
+"""Attention of one compilation at lengths and widths around half a panel and a whole one,
+against float64.
+"""
 
 from __future__ import annotations
 

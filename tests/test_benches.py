@@ -1,4 +1,6 @@
-"""The suites of `make bench`: well-formed, and right: every graph of two suites against eager, at sizes 0 and 1 too."""
+"""The suites of `make bench`: well-formed, and right: every graph of two suites against eager,
+at sizes 0 and 1 too.
+"""
 
 from __future__ import annotations
 

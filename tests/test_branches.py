@@ -1,4 +1,6 @@
-"""Branches of a model on sizes of 0 and 1: every size that is served gets its own way, and the example is always served."""
+"""Branches of a model on sizes of 0 and 1: every size that is served gets its own way,
+and the example is always served.
+"""
 
 from __future__ import annotations
 
@@ -93,7 +95,7 @@ def test_the_way_of_the_example_is_kept_where_it_is_one_of_its_own(size):
 
 
 class Cached(nn.Module):
-    """Layers that take what they have seen: a cache of none counts as no cache, as in transformers."""
+    """Layers that take what they have seen: a cache of none is no cache, as in transformers."""
 
     def forward(self, x, mask, caches):
         for keys, values in caches:
@@ -120,7 +122,9 @@ def traces(monkeypatch):
 
 
 def test_a_size_that_answers_as_the_example_does_is_not_captured_again(traces, compile_module):
-    """Batches, caches and widths of 0 are tried; those of 1 and several together go the way of a trace that was seen."""
+    """Batches, caches and widths of 0 are tried; those of 1 and several together go the way of a
+    trace that was seen.
+    """
     torch.manual_seed(0)
     compiled = compile_module(Cached().eval(), step(3, 5, 2, 4))
     assert len(traces) <= 5

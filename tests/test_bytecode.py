@@ -1,4 +1,4 @@
-"""What is read from the code of functions, beside what ``dis`` says of them."""
+"""Compares the reading of the code of functions with what ``dis`` says of them."""
 
 import argparse
 import dataclasses

@@ -1,4 +1,6 @@
-"""The cache never answers with what another process, or another model, had: two processes with other seeds, and verifying."""
+"""The cache never answers with what another process, or another model, had:
+two processes with other seeds, and verifying.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,7 @@ KEPT = {
 
 @pytest.fixture(scope="module")
 def states(tmp_path_factory):
-    """What the cache did in two processes, whose results were compared with eager's."""
+    """The outcomes of the cache in two processes, whose results were compared with eager's."""
     folder = tmp_path_factory.mktemp("cases")
     found = []
     for seed in (0, 1):
@@ -65,13 +67,6 @@ class Net(torch.nn.Module):
     def forward(self, x):
         scale = float(os.environ.get("CACHE_TEST_SCALE", "2"))
         return {"y": self.inner(x) * scale, "rows": x.shape[0]}
-
-
-@pytest.fixture
-def folder(tmp_path, monkeypatch):
-    monkeypatch.setenv("DISC_CACHE", "1")
-    monkeypatch.setenv("DISC_CACHE_DIR", str(tmp_path / "cache"))
-    return tmp_path / "cache"
 
 
 def _state(module, x=None) -> str:

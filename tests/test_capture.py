@@ -241,7 +241,9 @@ def test_a_branch_on_data_is_refused_with_its_line():
 
 
 class ByParity(nn.Module):
-    """Pads each axis by whether its size is even: both sizes are asked, and the example has them equal."""
+    """Pads each axis by whether its size is even: both sizes are asked,
+    and the example has them equal.
+    """
 
     def forward(self, x):
         height, width = x.shape[-2:]
@@ -332,7 +334,9 @@ def test_a_batch_of_1_stays_dynamic_beside_the_one_channel_of_a_model(swapped, c
 
 
 def test_a_cache_of_many_layers_with_sizes_like_those_of_others(compile_module):
-    """In the example there are as many heads as rows of the batch, and as many features as the mask is long."""
+    """In the example there are as many heads as rows of the batch,
+    and as many features as the mask is long.
+    """
 
     class Layers(nn.Module):
         def __init__(self):

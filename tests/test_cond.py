@@ -1,4 +1,6 @@
-"""``torch.cond`` and ``while_loop`` in modules: all ways of one compile, at several sizes, against plain Python."""
+"""``torch.cond`` and ``while_loop`` in modules: all ways of one compile, at several sizes,
+against plain Python.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,9 @@ from torch._higher_order_ops.while_loop import while_loop
 
 
 class Sides(nn.Module):
-    """Sides with weights of their own, several results and sizes; the condition may lie within another."""
+    """Sides with weights of their own, several results and sizes;
+    the condition may lie within another.
+    """
 
     def __init__(self):
         super().__init__()
@@ -28,7 +32,7 @@ class Sides(nn.Module):
 
 
 def expected(model, x):
-    """What ``Sides`` computes, in plain Python: eager ``torch.cond`` compiles."""
+    """Computes ``Sides`` in plain Python: eager ``torch.cond`` compiles."""
     if model.first(x).mean() > 0:
         y, z = model.second(x).relu(), x.mean() * 2
     else:
@@ -102,7 +106,9 @@ def test_a_side_that_is_not_taken_reads_nothing_and_binds_no_sizes(compile_modul
 
 
 class Until(nn.Module):
-    """A layer again and again until a norm is small, or for some steps, each of which takes one side of a branch."""
+    """A layer again and again until a norm is small, or for some steps,
+    each of which takes one side of a branch.
+    """
 
     def __init__(self):
         super().__init__()
@@ -237,7 +243,9 @@ def test_writes_to_what_is_outside_are_refused(to):
 
 
 class WritesInLoop(nn.Module):
-    """A loop whose condition or body writes to what it carries, to a tensor of its model, or to a buffer."""
+    """A loop whose condition or body writes to what it carries, to a tensor of its model,
+    or to a buffer.
+    """
 
     def __init__(self, to, where):
         super().__init__()

@@ -1,7 +1,9 @@
-"""Convolutions and pooling at sizes that one compilation has not seen, against float64, for both levels of vectors.
+"""Convolutions and pooling at sizes that one compilation has not seen, against float64, for both
+levels of vectors.
 
-Each case has its own schedule: groups of few features and pooling are computed on planes in cache, windows that are two apart
-are read in pairs, and Winograd's methods take windows of three by three where there are enough tiles, large or small ones.
+Each case has its own schedule: groups of few features and pooling are computed on planes in cache,
+windows that are two apart are read in pairs, and Winograd's methods take windows of three by three
+where there are enough tiles, large or small ones.
 """
 
 from __future__ import annotations
@@ -66,7 +68,9 @@ def inverted(channels: int, side, dilation=1):
 
 
 class Residual(nn.Module):
-    """Layers of which each adds to what the one before has made: that takes the memory of what it is added to."""
+    """Layers of which each adds to what the one before has made:
+    that takes the memory of what it is added to.
+    """
 
     def __init__(self, *layers):
         super().__init__()
@@ -193,7 +197,8 @@ def test_equals_float64(name, target):
             assert error <= BOUND, (shape, float(error))
 
 
-#: Cases whose schedules differ in half precision: words of two elements, where the CPU multiplies them, and Winograd's method.
+#: Cases whose schedules differ in half precision: words of two elements, where the CPU multiplies
+#: them, and Winograd's method.
 IN_HALF = (
     "added to, 3x3",
     "depthwise 3x3",
@@ -289,7 +294,8 @@ def special(shape, *elements):
 
 
 NAN, INF, LARGE = torch.nan, torch.inf, 1e37
-#: Inputs whose results are not all finite, or come from numbers that a sum of a whole tile cannot hold.
+#: Inputs whose results are not all finite, or come from numbers that a sum of a whole tile cannot
+#: hold.
 SPECIALS = {
     "NaN within": special((1, 24, 30, 30), ((0, 3, 8, 9), NAN)),
     "NaN in corners": special(
@@ -453,7 +459,8 @@ def test_a_weight_that_is_no_number_stays_where_it_is_used(target):
         module.weight[2, 3, 1] = torch.nan
         x = torch.randn(2, 6, 37)
         wanted, got = module(x), compiled(module, x, target)(x)
-    # Away from the ends, where zeros of the padding are multiplied, every second result of one feature has met it.
+    # Away from the ends, where zeros of the padding are multiplied, every second result of one
+    # feature has met it.
     inside = slice(2, -2)
     assert wanted[:, 3, inside].isnan().any()
     assert not wanted[:, 3, inside].isnan().all()

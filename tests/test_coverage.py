@@ -39,7 +39,7 @@ def test_every_row_of_the_table_is_an_overload_of_torch():
 
 def test_every_core_overload_of_the_table_has_a_row_test():
     tested = {row.overload for row in ROWS}
-    # What an empty tensor holds is not defined; test_fft.py tests what takes or gives complex numbers.
+    # The contents of an empty tensor are not defined; test_fft.py tests ops on complex numbers.
     core = [name for name in coverage.core_overloads() if not name.startswith(("aten.empty", "aten._fft"))]
     untested = [name for name in core if name in TABLE and name not in tested]
     assert untested == []

@@ -1,4 +1,6 @@
-"""Sizes that depend on data, in modules: one compile for all of them, and what is computed from them."""
+"""Sizes that depend on data, in modules: one compile for all of them,
+and what is computed from them.
+"""
 
 from __future__ import annotations
 

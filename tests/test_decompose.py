@@ -1,4 +1,6 @@
-"""Ops that the bridge has no entry for: torch's decompositions of them are compiled, with sizes that only the call knows."""
+"""Ops that the bridge has no entry for: torch's decompositions of them are compiled,
+with sizes that only the call knows.
+"""
 
 from __future__ import annotations
 
@@ -169,7 +171,8 @@ def _regular(count: int, n: int) -> torch.Tensor:
     return (torch.rand(count, n, n) - 0.5) / n + 2 * shifted
 
 
-#: What torch refuses of its data or sizes when it runs: the inputs that serve, those that do not, and its words.
+#: Ops that refuse data or sizes when they run: inputs that serve, others that do not, and the words
+#: of torch.
 REFUSED = {
     "masked_scatter": (
         lambda x, mask, source: x.masked_scatter(mask, source),

@@ -1,4 +1,7 @@
-"""Errors of calls on compiled code: what was expected and what came, and the next call works. And what a report holds."""
+"""Errors of calls on compiled code say what was expected and what came, and the next call works.
+
+Reports are tested too.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fourier transforms, of lines of any length up to a bound. One compile, several sizes, against eager."""
+"""Fourier transforms of lines of any length up to a bound: one compile, several sizes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The front: what optimize accepts, what a call must look like, and that the next call works after an error."""
+"""The front: what optimize accepts, what a call must look like,
+and that the next call works after an error.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Long chains of parts, joints and moved elements: sizes are short expressions, and code does not double with each link."""
+"""Long chains of parts, joints and moved elements: sizes are short expressions,
+and code does not double with each link.
+"""
 
 import disc
 import pytest

@@ -71,7 +71,9 @@ def test_half_precision(name, dtype, compile_module):
 
 
 class Autocast(torch.nn.Module):
-    """Products are computed in bf16; a sum of their result and an input in f32; a part of it all in f32."""
+    """Products are computed in bf16; a sum of their result and an input in f32;
+    a part of it all in f32.
+    """
 
     def __init__(self):
         super().__init__()

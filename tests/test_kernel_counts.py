@@ -1,4 +1,6 @@
-"""What has to be one kernel, or so many, whatever the sizes are; and right for all of them, 0, 1 and odd ones included."""
+"""Counts kernels: programs have one, or so many, at all sizes;
+results are right at 0, 1 and odd sizes too.
+"""
 
 from __future__ import annotations
 

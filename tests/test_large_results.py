@@ -1,4 +1,6 @@
-"""Results that are larger than the caches are written past them, by two threads: the same results, whatever the rows are."""
+"""Results that are larger than the caches are written past them, by two threads: the same results,
+whatever the rows are.
+"""
 
 import disc
 import pytest
@@ -6,7 +8,8 @@ import torch
 import torch.nn.functional as F
 from model_check import Function
 
-# What is read and written is 70 MB for one input; rows of whole lines, of no lines, and few elements beside them.
+# 70 MB are read and written for one input; rows of whole lines, of no lines, and few elements
+# beside them.
 SHAPES = [(8600, 1024), (8600, 1030), (66000, 128), (5, 1024)]
 FUNCTIONS = {
     "sum of two": (lambda x, y: x + y, 2),

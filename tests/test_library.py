@@ -1,4 +1,6 @@
-"""``Options(library=)``: products by oneDNN where it is installed; without it, and where nobody asks, by generated kernels."""
+"""``Options(library=)``: products by oneDNN where it is installed; without it,
+and where nobody asks, by generated kernels.
+"""
 
 from __future__ import annotations
 

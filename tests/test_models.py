@@ -1,4 +1,7 @@
-"""Whole models of transformers: one compile each, several sizes, against eager. The example is the least: batch 1, length 1."""
+"""Whole models of transformers: one compile each, several sizes, against eager.
+
+The example is the least: batch 1, length 1.
+"""
 
 from __future__ import annotations
 
@@ -220,7 +223,9 @@ def check_step(compiled, model, kwargs):
 
 @pytest.mark.parametrize("example", [(1, 1, 1), (2, 14, 2)], ids=str)
 def test_a_sliding_window_is_compiled_once_for_what_is_before_and_behind_it(example, compile_module):
-    """A window of 8 words: caches within it, at its end and behind it, and one that goes on with what a call returned."""
+    """A window of 8 words: caches within it, at its end and behind it,
+    and one that goes on with what a call returned.
+    """
     model = model_of("MistralModel", sliding_window=8, **{**CACHED, "num_hidden_layers": 1}).eval()
     compiled = compile_module(model, *decoding(model)(*example))
     for shape in ((1, 1, 1), (2, 6, 3), (1, 8, 1), (1, 9, 9)):
@@ -282,7 +287,9 @@ def test_vit(compile_module):
 
 
 def test_vit_of_any_image(compile_module):
-    """Embeddings of positions are resampled to the size of the image; DINOv3 rotates by its coordinates."""
+    """Embeddings of positions are resampled to the size of the image;
+    DINOv3 rotates by its coordinates.
+    """
     config = transformers.DINOv3ViTConfig(image_size=32, patch_size=8, **SMALL)
     shapes = [(1, 3, 40, 48), (2, 3, 32, 32), (3, 3, 64, 8)]
     model_check.one_compile(

@@ -1,4 +1,6 @@
-"""Numbers at the edges of types: conversions that do not fit, and numbers that are not rounded to half types."""
+"""Numbers at the edges of types: conversions that do not fit,
+and numbers that are not rounded to half types.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What capture replaces of torch and Python: in the tracing thread alone, and put back afterwards."""
+"""Tests the overrides of capture: they hold in the tracing thread alone, and are put back."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ ANSWERS = {
 
 
 def places():
-    """What is in place now."""
+    """Returns the functions that are in place now."""
     found = []
     for override in registry.table():
         owner, name = override.owner, override.name

@@ -1,4 +1,6 @@
-"""Convolutions that are padded as TensorFlow does it: the padding depends on the size, and is a remainder of it."""
+"""Convolutions that are padded as TensorFlow does it: the padding depends on the size,
+and is a remainder of it.
+"""
 
 from __future__ import annotations
 

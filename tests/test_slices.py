@@ -1,4 +1,6 @@
-"""Slices whose bounds are computed from sizes: as Python has them, where a bound is below 0 for some sizes and not for others."""
+"""Slices whose bounds are computed from sizes: as Python has them,
+where a bound is below 0 for some sizes and not for others.
+"""
 
 from __future__ import annotations
 

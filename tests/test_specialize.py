@@ -1,4 +1,6 @@
-"""Versions for sizes that come often: same results, counted apart, and none where they are not wanted."""
+"""Versions for sizes that come often: same results, counted apart,
+and none where they are not wanted.
+"""
 
 from __future__ import annotations
 

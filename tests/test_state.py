@@ -1,4 +1,6 @@
-"""Modules that keep state from call to call: refused where a result depends on it, and left as they were in any case."""
+"""Modules that keep state from call to call: refused where a result depends on it,
+and left as they were in any case.
+"""
 
 import collections
 
@@ -109,7 +111,7 @@ def _fails(*args, **kwargs):
 
 
 def _held(module):
-    """What a module holds, with copies of its containers."""
+    """Returns the contents of a module, with copies of its containers."""
     return [
         {name: repr(value) for name, value in vars(m).items() if not name.startswith("_")}
         | {name: id(t) for name, t in m._buffers.items()}
@@ -118,7 +120,7 @@ def _held(module):
 
 
 class Notes(Keeps):
-    """What nobody reads, and tables that are made once."""
+    """Notes that nobody reads, and tables that are made once."""
 
     def forward(self, x):
         self.last = x * 2

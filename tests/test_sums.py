@@ -1,4 +1,6 @@
-"""Long sums err no more than a few units in the last place: on every path, and at every level of the CPU."""
+"""Long sums err no more than a few units in the last place: on every path,
+and at every level of the CPU.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,8 @@ from torch.nn import functional as F
 
 INF, NAN = float("inf"), float("nan")
 LEVELS = ("x86-64-v2", "x86-64-v3", "native")
-# Six units in the last place of f32. Sums of one constant are the worst case: all roundings of a chain go one way.
+# Six units in the last place of f32. Sums of one constant are the worst case: all roundings of a
+# chain go one way.
 FEW_ULP = 6 * 2.0**-23
 
 

@@ -1,4 +1,7 @@
-"""Sizes as arguments of functions that torch gives plain numbers: they stay open. One compile, several sizes, against eager."""
+"""Sizes as arguments of functions that torch gives plain numbers: they stay open.
+
+One compile, several sizes, against eager.
+"""
 
 from __future__ import annotations
 
@@ -133,7 +136,9 @@ def test_beside_a_size_that_depends_on_data(name, compile_module):
 
 
 def test_a_pool_of_another_size_is_what_it_was(compile_module):
-    """A window that is no whole axis fixes its size, as a padded one does; a pool of numbers is not touched."""
+    """A window that is no whole axis fixes its size, as a padded one does;
+    a pool of numbers is not touched.
+    """
     x = torch.randn(2, 6, 8)
     for function in (
         lambda x: F.max_pool1d(x, x.shape[2] // 2),

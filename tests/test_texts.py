@@ -1,4 +1,6 @@
-"""Texts of sizes: what a model looks up by one is that of the number, and texts that are only said fix nothing."""
+"""Texts of sizes: what a model looks up by one is that of the number,
+and texts that are only said fix nothing.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Each row of the table against eager torch: every dtype, sizes 0 and 1, strided inputs, NaN and infinities."""
+"""Each row of the table against eager torch: every dtype, sizes 0 and 1, strided inputs,
+NaN and infinities.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +61,7 @@ def stepped(x: torch.Tensor) -> torch.Tensor:
 
 
 def eager(module, inputs):
-    """What torch gives, or None where it refuses the sizes."""
+    """Returns the results of torch, or None where it refuses the sizes."""
     try:
         with torch.no_grad():
             return pytree.tree_leaves(module(*inputs))

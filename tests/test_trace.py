@@ -1,4 +1,6 @@
-"""The quick tracer against torch.export: the same ops, facts and fixed sizes; and what is left to torch.export."""
+"""The quick tracer against torch.export: the same ops, facts and fixed sizes;
+and what is left to torch.export.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ def _writes(target) -> bool:
 
 
 def described(captured) -> tuple:
-    """What must agree: the ops with their sizes, the facts, what is fixed; symbols have the names of their places."""
+    """Describes a capture: the ops with their sizes, the facts and the fixed sizes;
+    symbols are named by place.
+    """
     names = {s: sympy.Symbol(f"d{t}_{axis}") for s, (t, axis) in captured.symbols.items()}
 
     def named(expr):
@@ -55,7 +59,9 @@ UNCHANGED = ("aten.to.", "aten.contiguous.", "aten.dropout.", "aten.lift_fresh",
 
 
 def changes_nothing(node) -> bool:
-    """A conversion to the type that a tensor has, a dropout of nothing: the quick tracer does not record them."""
+    """A conversion to the type that a tensor has, a dropout of nothing:
+    the quick tracer does not record them.
+    """
     if not str(node.target).startswith(UNCHANGED):
         return False
     before, after = node.args[0].meta["val"], node.meta["val"]

@@ -1,4 +1,6 @@
-"""Sizes that a model makes numbers of (``int``, ``float``, ``len``) stay open, and the names are Python's own afterwards."""
+"""Sizes that a model makes numbers of (``int``, ``float``, ``len``) stay open,
+and the names are Python's own afterwards.
+"""
 
 from __future__ import annotations
 
@@ -89,7 +91,7 @@ class Model(torch.nn.Module):
 
 
 def test_a_comparison_in_another_function_does_not_close_sizes(compile_module, monkeypatch, tmp_path):
-    """Functions in a table are found in the file of their module alone; each is judged on its own."""
+    """Functions in a table are found in the file of their module alone; each is judged alone."""
     (tmp_path / "compares_elsewhere.py").write_text(
         "def same(a, b):\n"
         "    return a is b\n"

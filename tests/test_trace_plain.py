@@ -1,4 +1,4 @@
-"""What the quick tracer knows without asking torch is what torch says: types, sizes, order in memory, views and copies."""
+"""Compares rules of the quick tracer with torch: types, sizes, order in memory, views, copies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Transposes: undone where nothing needs the other order, in squares or written first elsewhere; right at all sizes."""
+"""Transposes: undone where nothing needs the other order, in squares or written first elsewhere;
+right at all sizes.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Upsampling at sizes that one compilation has not seen, against eager: by whole factors, by others, and to a size."""
+"""Upsampling at sizes that one compilation has not seen, against eager: by whole factors,
+by others, and to a size.
+"""
 
 from __future__ import annotations
 
@@ -157,7 +159,8 @@ class Antialiased(nn.Module):
         return nn.functional.interpolate(x, size, self.factor, **self.settings)
 
 
-#: Of the image, and the rows and columns of the other one. torch repeats the first row where one column is left of several.
+#: Of the image, and the rows and columns of the other one. torch repeats the first row where one
+#: column is left of several.
 FILTERED = (
     ((2, 3, 9, 12), (4, 5)),
     ((1, 1, 2, 2), (1, 1)),

@@ -1,4 +1,6 @@
-"""Plans: what runs where more is true of the sizes than the program states; right on both sides of each guard."""
+"""Plans: what runs where more is true of the sizes than the program states;
+right on both sides of each guard.
+"""
 
 from __future__ import annotations
 

@@ -127,7 +127,9 @@ def test_released_weights_leave_one_copy():
 
 
 class _Quantized(torch.nn.Module):
-    """A layer as quantised models write it: integers and their scales, multiplied where they are used."""
+    """A layer as quantised models write it: integers and their scales,
+    multiplied where they are used.
+    """
 
     def __init__(self, sizes, scale_dims):
         super().__init__()

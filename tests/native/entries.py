@@ -1,4 +1,6 @@
-"""Executables out of the hand-written entries of ``entries.c``, so that calls are tested apart from the compiler."""
+"""Executables out of the hand-written entries of ``entries.c``,
+so that calls are tested apart from the compiler.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ def code() -> bytes:
 def load(
     symbol: str, dtype: str = "f32", *, rank: int = 0, written: bool = False, weights=None, outputs=None
 ):
-    """The entry with one input ``x`` of sizes D0, D1, ... (none with ``weights``) and one output of its type."""
+    """The entry with one input ``x`` of sizes D0, D1, ... (none with ``weights``),
+    and one output of its type.
+    """
     dims = [f"D{i}" for i in range(rank)]
     inputs = [] if weights else [{"name": "x", "dtype": dtype, "dims": dims, "written": written}]
     output = {"name": "y", "dtype": dtype, "dims": dims, "alias": 0 if written else None}

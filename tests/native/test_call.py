@@ -1,4 +1,6 @@
-"""Calls of executables: how tensors are read and made, what is refused, and that nothing leaks or breaks."""
+"""Calls of executables: how tensors are read and made, what is refused,
+and that nothing leaks or breaks.
+"""
 
 from __future__ import annotations
 

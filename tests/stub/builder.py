@@ -1,7 +1,8 @@
-"""A stand-in for the compiler: the builder's interface, with every op computed by torch as it is emitted.
+"""A stand-in for the compiler: the builder's interface,
+with every op computed by torch as it is emitted.
 
-Conversion is run once per set of sizes; every result is checked to have the shape that the symbolic types say. The meaning of
-the ops here follows their documentation in the op table, not the bridge.
+Conversion is run once per set of sizes; every result is checked to have the shape that the symbolic
+types say. The meaning of the ops here follows their documentation in the op table, not the bridge.
 """
 
 from __future__ import annotations
@@ -92,7 +93,7 @@ class StubBuilder:
         self.outputs = [v.data for v in values]
 
     def _body(self, types, emit) -> str:
-        """What a region does, found by running it on scalars: the ops of these tests apply one op, or compare."""
+        """Names a region by running it on scalars: ops of these tests apply one op, or compare."""
         start = len(self.names)
         values = []
         for i, (dims, dtype) in enumerate(types):

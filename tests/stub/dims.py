@@ -1,4 +1,6 @@
-"""Dims of the stub builder: sympy expressions with the sizes of one run, so symbolic and concrete shapes check each other."""
+"""Dims of the stub builder: sympy expressions with the sizes of one run,
+so symbolic and concrete shapes check each other.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """The ops of the stub: shape rule and value, by torch.
 
-One function per op: ``(operands, result_types, **attributes) -> results``, each result ``(dims, dtype, data)``.
+One function per op: ``(operands, result_types, **attributes) -> results``, each result ``(dims,
+dtype, data)``.
 """
 
 from __future__ import annotations

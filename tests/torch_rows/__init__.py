@@ -1,4 +1,4 @@
-"""The rows of docs/coverage-torch.md as test data: for each overload, arguments, dtypes and sizes."""
+"""The rows of docs/coverage-torch.md as test data: arguments, dtypes and sizes of each overload."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Rows of recurrent layers and cells: one and two directions, with and without biases, projected states."""
+"""Rows of recurrent layers and cells: one and two directions, with and without biases,
+projected states.
+"""
 
 from __future__ import annotations
 

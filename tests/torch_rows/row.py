@@ -1,7 +1,8 @@
-"""What a row test is: one overload, its arguments by shape and kind, the dtypes it runs in.
+"""Defines a row test: one overload, its arguments by shape and kind, the dtypes it runs in.
 
-Sizes are names (``T("B N")``); a table binds them. Every row is captured once per dtype at the first binding and then
-runs at every one: sizes 0 and 1 are always among them. A binding that eager refuses is skipped, and at least one must run.
+Sizes are names (``T("B N")``); a table binds them. Every row is captured once per dtype at the
+first binding and then runs at every one: sizes 0 and 1 are always among them. A binding that eager
+refuses is skipped, and at least one must run.
 """
 
 from __future__ import annotations
@@ -41,12 +42,16 @@ BINDINGS = (
 
 @dataclass(frozen=True)
 class T:
-    """A tensor argument. ``kind`` says which values it has; ``dtype`` is fixed, or that of the run."""
+    """A tensor argument.
+
+    ``kind`` says which values it has; ``dtype`` is fixed, or that of the run.
+    """
 
     dims: str = "B N"
     kind: str = "any"
     dtype: str | None = None
-    #: For the kinds "index" and "starts" (of parts, in order, the first at 0): the name or size that bounds it.
+    #: For the kinds "index" and "starts" (of parts, in order, the first at 0): the name or size
+    #: that bounds it.
     below: str | int = "N"
 
     def shape(self, sizes: dict[str, int]) -> list[int]:
@@ -64,7 +69,8 @@ class Row:
     note: str = ""
     tolerance: float | None = None
     bindings: tuple[dict[str, int], ...] = BINDINGS
-    #: How many of the op's results the module returns: the others are for training alone. All where it is None.
+    #: How many of the op's results the module returns: the others are for training alone. All where
+    #: it is None.
     results: int | None = None
     #: Whether torch itself reads strided inputs right.
     strided: bool = True

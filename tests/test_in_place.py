@@ -1,0 +1,114 @@
+"""Writes in place, shapes that change in place, and copies that were written to.
+
+One compile, several sizes, against eager.
+"""
+
+from __future__ import annotations
+
+import disc
+import model_check
+import pytest
+import torch
+from model_check import Function
+from torch import nn
+
+
+def check(compile_module, model, *calls, tolerance=2e-5):
+    return model_check.one_compile(compile_module, model, [(args, {}) for args in calls], tolerance)
+
+
+def test_writes_in_place_through_views(compile_module):
+    class Model(nn.Module):
+        def forward(self, x):
+            y = x.clone()
+            row = y[1]
+            row.mul_(2)
+            y[:, 1:3] += 10
+            y.t()[0].fill_(7)
+            view = y.view(-1)
+            y.add_(1)
+            return y, row + 1, view * 2
+
+    check(compile_module, Model(), (torch.rand(3, 4),), (torch.rand(5, 4),), (torch.rand(2, 9),))
+
+
+def test_writes_to_diagonals(compile_module):
+    class Model(nn.Module):
+        def forward(self, x):
+            y, z, w = x.clone(), x.expand(2, -1, -1).clone(), x.clone()
+            y.diagonal().fill_(1)
+            y.diagonal(1).mul_(2)
+            z.diagonal(0, 1, 2)[:1] = 7.0
+            z.diagonal(-1, 2, 1).neg_()
+            w.fill_diagonal_(9.0)
+            return y, z, w, torch.diagonal_scatter(x, x.diagonal(1) * 2, 1)
+
+    check(compile_module, Model(), *[(torch.rand(s),) for s in ((3, 4), (4, 4), (1, 1), (9, 2), (2, 1))])
+
+
+def test_what_is_made_contiguous_is_the_input_only_if_it_lies_so(compile_module):
+    class Model(nn.Module):
+        def forward(self, x):
+            return x.contiguous(), x.contiguous() + 1
+
+    compiled = compile_module(Model(), torch.rand(3, 4))
+    x, turned = torch.rand(2, 5), torch.rand(5, 2).t()
+    assert compiled(x)[0] is x
+    result, more = compiled(turned)
+    assert result.is_contiguous()
+    assert result.data_ptr() != turned.data_ptr()
+    assert torch.equal(result, turned)
+    assert torch.equal(more, turned + 1)
+
+
+def test_what_is_written_to_a_contiguous_copy_is_returned(compile_module):
+    class Model(nn.Module):
+        def forward(self, x):
+            y = x.contiguous()
+            y[0] = 5
+            y[1].zero_()
+            return y, y.contiguous()
+
+    example, x = torch.rand(4, 3).t(), torch.rand(5, 2).t()
+    results = compile_module(Model(), example)(x)
+    expected = Model()(x.clone(memory_format=torch.preserve_format))
+    assert all(torch.equal(result, wanted) for result, wanted in zip(results, expected, strict=True))
+    with pytest.raises(disc.Error, match="changes the input x in place"):
+        compile_module(Model(), torch.rand(3, 4))
+
+
+def unsqueezed(x):
+    y = x * 2
+    y.unsqueeze_(1)
+    y.add_(1)
+    return y, y.sum()
+
+
+def transposed(x):
+    y = x * 2
+    z = y[:, 1:]
+    y.transpose_(0, 1)
+    y.mul_(3)
+    return y, z.exp()
+
+
+def squeezed(x):
+    y = (x * 2).unsqueeze(0)
+    z = y.squeeze_(0)
+    z += 1
+    return y + z, z
+
+
+def turned(x):
+    y = x + 1
+    z = y.t_()
+    z[0] = 5
+    return y @ x, z
+
+
+@pytest.mark.parametrize("function", [unsqueezed, transposed, squeezed, turned])
+def test_shapes_that_change_in_place(function, compile_module):
+    compiled = compile_module(Function(function), (torch.randn(3, 4),))
+    for size in ((3, 4), (5, 6), (1, 4), (4, 2)):
+        x = torch.randn(size)
+        torch.testing.assert_close(compiled(x), function(x))
