@@ -325,7 +325,7 @@ def _captured(
         graph = capture(module, args, kwargs, dims, serves)
     captured = convert(graph, extension.builder())
     if asked.state == "miss":
-        capture_cache.keep(asked, module, graph.traced, captured)
+        capture_cache.keep(asked, module, graph, captured)
     if stored is not None:
         asked.state = capture_cache.verify(asked, stored, module, captured)
     return captured

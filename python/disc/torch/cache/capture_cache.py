@@ -26,6 +26,7 @@ import threading
 import time
 import warnings
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
 import torch.overrides
@@ -42,6 +43,9 @@ from . import memos
 from .code_names import Notes
 from .doubts import MOVING, Unsure, is_known, moves
 from .fingerprint import Read, own_files, read
+
+if TYPE_CHECKING:
+    from ..capture.capture import CapturedGraph
 
 _FORMAT = 6
 _MOST_BYTES = 64 << 20
@@ -386,16 +390,16 @@ _COMPARED = ("arguments", "plan", "out_spec", "symbols", "dtypes", "fixed", "fix
 _OF_PROGRAMS = ("outputs", "dims", "facts", "checks", "asked_at")
 
 
-def keep(asked: Lookup, module: torch.nn.Module, traced: Traced, captured: CapturedProgram) -> None:
+def keep(asked: Lookup, module: torch.nn.Module, graph: CapturedGraph, captured: CapturedProgram) -> None:
     """Stores a program for next time; what cannot be stored is captured again then.
 
-    ``traced`` is the graph that it was lowered from.
+    ``graph`` is what it was lowered from.
     """
     if asked.key is None or asked.directory is None:
         return
     start = time.perf_counter()
     try:
-        if (payload := _payload(asked, module, traced, captured)) is not None:
+        if (payload := _payload(asked, module, graph, captured)) is not None:
             extension.cache_put(asked.directory, "capture", asked.key, payload)
     except Unsure as error:
         asked.state = f"unsure: {error}"
@@ -403,15 +407,16 @@ def keep(asked: Lookup, module: torch.nn.Module, traced: Traced, captured: Captu
 
 
 def _payload(
-    asked: Lookup, module: torch.nn.Module, traced: Traced, captured: CapturedProgram
+    asked: Lookup, module: torch.nn.Module, graph: CapturedGraph, captured: CapturedProgram
 ) -> bytes | None:
     """The bytes of an entry; None if they are too many."""
     stored = captured.stored()
     if len(stored.text()) > _MOST_BYTES:
         return None
-    if (t := _unknown_constant(asked, traced)) is not None:
+    if (t := _unknown_constant(asked, graph.traced)) is not None:
         raise Unsure(f"a tensor {list(t.shape)} of unknown origin")
     after = memos.both(asked.held, memos.held_by(asked.read, module)[0])
+    after = memos.without(after, asked.read, graph.caches.cleared)
     try:
         # The capturing code is loaded by then: it has to be as it was when the key was made.
         own_files()

@@ -18,8 +18,8 @@ from .doubts import Unsure
 from .fingerprint import Read, digest
 
 #: For each cache: digests of values by digests of arguments. None is a value that cannot be told
-#: from others.
-Held = list[dict[bytes, bytes | None]]
+#: from others, and for a cache as a whole that it was cleared.
+Held = list[dict[bytes, bytes | None] | None]
 
 
 def held_by(read: Read, module: torch.nn.Module) -> tuple[Held, list[torch.Tensor]]:
@@ -53,6 +53,12 @@ def both(before: Held, after: Held) -> Held:
     return [then | now for then, now in zip(before, after, strict=True)]
 
 
+def without(held: Held, read: Read, cleared: list[Any]) -> Held:
+    """The contents after a capture that cleared some of the caches."""
+    gone = {id(memo) for memo in cleared}
+    return [None if id(memo) in gone else row for memo, row in zip(read.memos, held, strict=True)]
+
+
 def allow(now: Held, before: Held, after: Held) -> bool:
     """Returns true if a capture that was made between ``before`` and ``after`` is right
     with what is held now.
@@ -62,7 +68,10 @@ def allow(now: Held, before: Held, after: Held) -> bool:
     return all(_allows(*rows) for rows in zip(now, before, after, strict=True))
 
 
-def _allows(now: dict, before: dict, after: dict) -> bool:
+def _allows(now: dict, before: dict, after: dict | None) -> bool:
+    if after is None:
+        # The results that the capture computed are not known: there must be none here.
+        return now == before and None not in now.values()
     if not before.keys() <= now.keys():
         return False
     return all(now[key] is not None and now[key] == after[key] for key in now.keys() & after.keys())

@@ -48,6 +48,7 @@ from ..symbolic.source_lines import Place, written
 from . import guards, side_effects, zero_one
 from .example_sizes import Sizes
 from .failures import capture_error, is_shape_failure, symbol_places
+from .function_caches import FunctionCaches
 
 #: torch.export swaps global state while it runs.
 _LOCK = threading.RLock()
@@ -84,6 +85,8 @@ class CapturedGraph:
     milliseconds: float = 0.0
     #: The attributes that the module assigned while it was traced.
     changes: list[Change] = field(default_factory=list)
+    #: The caches of functions that traces of the module may fill.
+    caches: FunctionCaches | None = None
 
     @property
     def graph(self) -> torch.fx.Graph:
@@ -121,10 +124,11 @@ class _Seen:
 class _Entry(torch.nn.Module):
     """The module with flat tensor arguments: other leaves of the call are constants."""
 
-    def __init__(self, module: torch.nn.Module, arguments: Arguments):
+    def __init__(self, module: torch.nn.Module, arguments: Arguments, caches: FunctionCaches):
         super().__init__()
         self.module = module
         self.arguments = arguments
+        self.caches = caches
         self.training = module.training
         self.seen = _Seen()
         #: Makes what the module is called in.
@@ -133,7 +137,8 @@ class _Entry(torch.nn.Module):
     def forward(self, *tensors):
         self.seen.shapes = [tuple(t.shape) for t in tensors]
         args, kwargs = self.arguments.rebuild(tensors)
-        with self.within(), side_effects.as_it_was(self.module) as self.seen.changes:
+        states = side_effects.as_it_was(self.module)
+        with self.caches.without_fakes(), self.within(), states as self.seen.changes:
             result = self.module(*args, **kwargs)
         leaves, self.seen.out_spec = kv_caches.flatten(result)
         return tuple(leaves)
@@ -204,9 +209,10 @@ def _attempts(module, arguments: Arguments, tensors, plan: DimPlan, tracer) -> C
     ``tracer`` is ``quick`` or ``exported``.
     """
     sizes = Sizes(plan, [t.shape for t in tensors])
+    caches = FunctionCaches(module)
     oblivious = True
     for attempt in range(1, _MAX_ATTEMPTS + 1):
-        entry = _Entry(module, arguments)
+        entry = _Entry(module, arguments, caches)
         try:
             traced = tracer(entry, _examples(tensors, sizes.capture_shapes()), sizes, oblivious)
         except Exception as error:
@@ -354,7 +360,7 @@ def _read(traced: Traced, entry: _Entry, arguments: Arguments, plan: DimPlan) ->
     env = traced.shape_env
     conditions = guards.read_conditions(env) if env is not None else guards.Conditions()
     captured = CapturedGraph(arguments, plan, traced, entry.seen.out_spec, conditions, {})
-    captured.changes = entry.seen.changes
+    captured.changes, captured.caches = entry.seen.changes, entry.caches
     for t in range(len(traced.inputs)):
         for axis, expr in enumerate(captured.input_shape(t)):
             if isinstance(expr, sympy.Symbol):
@@ -529,7 +535,7 @@ def _settle_branches(captured: CapturedGraph, module, tensors, sizes: Sizes, tra
             },
             _equal_places(captured),
         )
-        entry = _Entry(module, captured.arguments)
+        entry = _Entry(module, captured.arguments, captured.caches)
         examples = _examples(tensors, [tuple(int(x) for x in row) for row in at])
         try:
             return _read(

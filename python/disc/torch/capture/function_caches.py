@@ -1,0 +1,114 @@
+"""Clears caches of functions (``functools.lru_cache``) in which a trace left fake tensors.
+
+A function that is called first while its module is traced computes fake tensors and symbolic sizes;
+its cache would hand them to the next trace, and to eager calls for ever.
+
+Caches are found as globals and in classes of loaded modules, as attributes of the traced modules,
+and in closures of their methods; those of torch and of Python are left alone.
+Invariant: a cache that got no fake tensor keeps its entries.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import gc
+import sys
+import types
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+_CACHE = functools._lru_cache_wrapper
+_LEFT_ALONE = frozenset(sys.stdlib_module_names) | {"torch", "numpy", "sympy", "mpmath", "disc"}
+_SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
+#: Values of these kinds hold no result of a trace.
+_OUTSIDE = (type, torch.Tensor, types.FunctionType, types.BuiltinFunctionType, types.ModuleType)
+#: A cache that holds more objects than these is taken for one with fake tensors.
+_MOST_OBJECTS = 100_000
+
+
+class FunctionCaches:
+    """The caches of functions that code of one module may fill."""
+
+    def __init__(self, module: torch.nn.Module):
+        self._module = module
+        #: Those that were cleared.
+        self.cleared: list[Any] = []
+        self._loaded = 0
+        self._found: list[Any] = []
+
+    @contextlib.contextmanager
+    def without_fakes(self):
+        """Clears each cache that got fake tensors within."""
+        before = {id(cache): cache.cache_info().misses for cache in self._caches()}
+        try:
+            yield
+        finally:
+            for cache in self._caches():
+                if cache.cache_info().misses != before.get(id(cache), 0) and _holds_fakes(cache):
+                    cache.cache_clear()
+                    self.cleared.append(cache)
+
+    def _caches(self) -> list[Any]:
+        """Finds the caches; once more if modules of Python were loaded since."""
+        if self._loaded != len(sys.modules):
+            self._loaded = len(sys.modules)
+            self._found = list({id(cache): cache for cache in _find(self._module)}.values())
+        return self._found
+
+
+def _find(module: torch.nn.Module) -> Iterator[Any]:
+    spaces: dict[int, dict[str, Any]] = {}
+    for name, loaded in list(sys.modules.items()):
+        if name.partition(".")[0] not in _LEFT_ALONE and isinstance(loaded, types.ModuleType):
+            spaces[id(vars(loaded))] = vars(loaded)
+    for part in module.modules():
+        yield from _among(vars(part))
+        for kind in type(part).__mro__:
+            if kind.__module__.partition(".")[0] in _LEFT_ALONE:
+                continue
+            yield from _among(vars(kind))
+            for f in vars(kind).values():
+                if type(f) is types.FunctionType:
+                    spaces[id(f.__globals__)] = f.__globals__
+                    yield from _enclosed(f)
+    for space in spaces.values():
+        yield from _among(space)
+        for value in list(space.values()):
+            # `isinstance` would ask a stand-in for its class.
+            if issubclass(type(value), type) and value.__module__ == space.get("__name__"):
+                yield from _among(vars(value))
+
+
+def _among(space) -> Iterator[Any]:
+    for value in list(space.values()):
+        held = value.__func__ if type(value) in (staticmethod, classmethod) else value
+        if type(held) is _CACHE:
+            yield held
+
+
+def _enclosed(f: types.FunctionType) -> Iterator[Any]:
+    for cell in f.__closure__ or ():
+        # A cell is empty until its variable is assigned.
+        with contextlib.suppress(ValueError):
+            if type(cell.cell_contents) is _CACHE:
+                yield cell.cell_contents
+
+
+def _holds_fakes(cache: Any) -> bool:
+    """Returns true if a fake tensor or a symbolic number is among arguments and results."""
+    met: set[int] = set()
+    left = gc.get_referents(cache)
+    while left:
+        x = left.pop()
+        if isinstance(x, (torch._subclasses.FakeTensor, *_SYMBOLIC)):
+            return True
+        if id(x) in met or isinstance(x, _OUTSIDE):
+            continue
+        met.add(id(x))
+        if len(met) > _MOST_OBJECTS:
+            return True
+        left += gc.get_referents(x)
+    return False
