@@ -10,7 +10,9 @@ mod dependencies;
 mod files;
 mod impls;
 mod maps;
+mod modules;
 mod packages;
+mod passes;
 mod pending;
 mod places;
 mod prose;
@@ -20,7 +22,7 @@ use std::{fmt, path::Path};
 
 use anyhow::Result;
 
-use crate::{codegen, sources};
+use crate::{codegen, layers, sources};
 
 #[derive(Debug, PartialEq)]
 pub(crate) struct Finding {
@@ -63,6 +65,9 @@ pub(crate) fn run(root: &Path) -> Result<bool> {
     findings.extend(impls::check(&sources));
     findings.extend(codes::check(&sources));
     findings.extend(maps::check(&sources));
+    findings.extend(passes::check(&sources));
+    findings.extend(modules::check(&sources, layers::MODULES));
+    findings.extend(modules::check_table(&sources));
     findings.extend(dependencies::check(root, &sources)?);
     for name in codegen::stale(root)? {
         findings.push(Finding::error("generated", &name, 0, "stale: run `cargo xtask codegen`"));

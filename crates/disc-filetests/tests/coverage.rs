@@ -53,7 +53,7 @@ fn every_pass_has_a_file_that_shows_it() {
     let text = texts("passes");
     let headers = text.lines().filter_map(|line| line.strip_prefix("//@ test pass=")?.split(' ').next());
     let shown: Vec<&str> = headers.flat_map(|names| names.split(',')).collect();
-    let in_pipelines = ["fuse-attention", "plan-buffers"];
+    let in_pipelines = ["plan-buffers"];
     let lacking: Vec<&str> =
         PASSES.iter().map(|pass| pass.name).filter(|name| !shown.contains(name) && !in_pipelines.contains(name)).collect();
     assert_eq!(lacking, [""; 0], "filetests/passes has no `//@ test pass=NAME` for these");

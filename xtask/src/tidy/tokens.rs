@@ -81,6 +81,50 @@ fn collect_items(tokens: &[TokenTree], items: &mut Vec<(usize, Item)>) {
     }
 }
 
+/// Returns the modules that paths name directly below `crate`, each with its line; paths in tests
+/// are left out.
+pub(super) fn crate_modules(text: &str) -> Result<Vec<(usize, String)>, LexError> {
+    let tokens: Vec<TokenTree> = TokenStream::from_str(text)?.into_iter().collect();
+    let mut modules = Vec::new();
+    collect_modules(&tokens, &mut modules);
+    Ok(modules)
+}
+
+fn collect_modules(tokens: &[TokenTree], modules: &mut Vec<(usize, String)>) {
+    let mut is_test = false;
+    for (at, token) in tokens.iter().enumerate() {
+        let rest = &tokens[at + 1..];
+        match token {
+            TokenTree::Punct(p) if p.as_char() == '#' => is_test |= rest.first().is_some_and(is_test_attribute),
+            TokenTree::Punct(p) if p.as_char() == ';' => is_test = false,
+            TokenTree::Group(group) => {
+                if !is_test {
+                    collect_modules(&group.stream().into_iter().collect::<Vec<_>>(), modules);
+                }
+                is_test &= group.delimiter() != Delimiter::Brace;
+            }
+            TokenTree::Ident(ident) if ident == "crate" && !is_test => {
+                if let [first, second, next, ..] = rest
+                    && is_punct(first, ':')
+                    && is_punct(second, ':')
+                {
+                    modules.extend(first_names(next));
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Returns the first name of each path in a `use` tree, or the name itself.
+fn first_names(tree: &TokenTree) -> Vec<(usize, String)> {
+    let TokenTree::Group(group) = tree else {
+        return matches!(tree, TokenTree::Ident(_)).then(|| (line_of(tree), tree.to_string())).into_iter().collect();
+    };
+    let tokens: Vec<TokenTree> = group.stream().into_iter().collect();
+    tokens.split(|token| is_punct(token, ',')).filter_map(<[_]>::first).flat_map(first_names).collect()
+}
+
 fn named(rest: &[TokenTree]) -> Option<String> {
     rest.first().and_then(|token| if let TokenTree::Ident(name) = token { Some(name.to_string()) } else { None })
 }
@@ -225,6 +269,15 @@ mod tests {
 
     fn kinds(text: &str) -> Vec<(String, bool)> {
         sites(text).unwrap().into_iter().map(|site| (format!("{:?}", site.kind), site.in_test)).collect()
+    }
+
+    #[test]
+    fn modules_below_the_crate_are_found_outside_of_tests() {
+        let text = "use crate::{a::B, c::{self, d}};\nfn f(x: crate::e::X) { g(crate::h::i()) }\npub(crate) struct S;\n\
+                    #[cfg(test)]\nmod tests { use crate::t; }\n#[cfg(test)]\nuse crate::u;\n// crate::v\n";
+        let found: Vec<(usize, String)> = crate_modules(text).unwrap();
+        let names: Vec<(usize, &str)> = found.iter().map(|(line, name)| (*line, name.as_str())).collect();
+        assert_eq!(names, [(1, "a"), (1, "c"), (2, "e"), (2, "h")]);
     }
 
     #[test]
