@@ -14,7 +14,7 @@
 use super::{
     allocation::{Allocation, Assignment, PlacementOrder, ReusableOutput, Size, Slot, position, sort},
     frames::Frames,
-    in_place::takers,
+    in_place::overwrites,
     liveness::ranges,
     output_reuse, runtime_layout,
     sample_sizes::samples,
@@ -49,15 +49,15 @@ pub(super) fn layout_arena(host: &mut Function, frames: &Frames, solver: &Arc<So
             }
         })
         .collect();
-    let takers = takers(host, solver, &ranges, model);
-    let outputs = output_reuse::all(host, frames, solver, &ranges, &takers);
+    let overwrites = overwrites(host, solver, &ranges, model);
+    let outputs = output_reuse::all(host, frames, solver, &ranges, &overwrites);
     let samples = samples(&parts.iter().flat_map(|part| part.size.bytes.symbols()).collect(), &host.facts);
     let mut slots = Vec::new();
     for (i, order) in [PlacementOrder::FirstUse, PlacementOrder::LastUse, PlacementOrder::Size].into_iter().enumerate() {
         sort(&mut parts, order, |part| part);
         let arrange = |outputs: &[ReusableOutput]| {
             let mut slots: Vec<Slot> = outputs.iter().cloned().map(Slot::of_output).collect();
-            parts.iter().for_each(|part| put(&mut slots, part, &takers, frames, solver));
+            parts.iter().for_each(|part| put(&mut slots, part, &overwrites, frames, solver));
             slots
         };
         let other = output_reuse::arrange_best(&outputs, &samples, arrange);
@@ -68,12 +68,12 @@ pub(super) fn layout_arena(host: &mut Function, frames: &Frames, solver: &Arc<So
     let largest = output_reuse::largest(&outputs);
     for order in PlacementOrder::ALL {
         sort(&mut parts, order, |part| part);
-        let packed = static_layout::pack(&parts, largest.clone(), &takers, frames, solver);
+        let packed = static_layout::pack(&parts, largest.clone(), &overwrites, frames, solver);
         if let Some(other) = packed.filter(|other| output_reuse::is_smaller(other, &slots, &samples)) {
             slots = other;
         }
     }
-    if let Some(layout) = runtime_layout::smaller_than(&slots, &samples, &parts, &largest, &takers, frames, solver) {
+    if let Some(layout) = runtime_layout::smaller_than(&slots, &samples, &parts, &largest, &overwrites, frames, solver) {
         output_reuse::lend(host, &layout.lent);
         layout.place(host, frames, solver);
         remove_empty(host, frames, &layout.frames());
@@ -90,8 +90,8 @@ pub(super) fn layout_arena(host: &mut Function, frames: &Frames, solver: &Arc<So
 }
 
 /// Assigns an allocation to a slot.
-fn put(slots: &mut Vec<Slot>, part: &Allocation, takers: &HashMap<Inst, Vec<Inst>>, frames: &Frames, solver: &Solver) {
-    let over = share(slots, part, takers, frames);
+fn put(slots: &mut Vec<Slot>, part: &Allocation, overwrites: &HashMap<Inst, Vec<Inst>>, frames: &Frames, solver: &Solver) {
+    let over = share(slots, part, overwrites, frames);
     match over.or_else(|| choose(slots, part, frames, solver)) {
         Some((position, grown)) => {
             let slot = &mut slots[position];
@@ -144,8 +144,8 @@ fn remove_empty(host: &mut Function, frames: &Frames, full: &HashSet<usize>) {
 
 /// Finds the slot of an input that dies where the allocation is made and that its group may
 /// overwrite, or of an allocation that overwrites this one in the same way.
-fn share(slots: &[Slot], part: &Allocation, takers: &HashMap<Inst, Vec<Inst>>, frames: &Frames) -> Option<(usize, Size)> {
-    let takes = |output: Inst, input: Inst| takers.get(&output).is_some_and(|inputs| inputs.contains(&input));
+fn share(slots: &[Slot], part: &Allocation, overwrites: &HashMap<Inst, Vec<Inst>>, frames: &Frames) -> Option<(usize, Size)> {
+    let takes = |output: Inst, input: Inst| overwrites.get(&output).is_some_and(|inputs| inputs.contains(&input));
     let shares = |assignment: Inst| takes(part.inst, assignment) || takes(assignment, part.inst);
     let position = slots.iter().position(|slot| {
         let holds = slot.assigned.iter().any(|assignment| shares(assignment.inst));

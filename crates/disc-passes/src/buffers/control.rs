@@ -128,7 +128,7 @@ impl Planner<'_> {
             Ok(vec![planner.scalar(block, planner.source.operands(end)[0], DType::I1)?])
         })?;
         let step = self.within(body, |planner, block| {
-            let destinations = planner.homes_of_updates(body, &carried);
+            let destinations = planner.destinations_of_updates(body, &carried);
             planner.block(body, block, &destinations)?;
             planner.carry(body, block, &carried)?;
             Ok(Vec::new())

@@ -27,7 +27,7 @@ const MOST_REDUCTIONS: usize = 63;
 
 /// Maps each allocation that a group writes to the allocations that it may overwrite: inputs of
 /// equal size that die there.
-pub(super) fn takers(
+pub(super) fn overwrites(
     host: &Function,
     solver: &Solver,
     ranges: &HashMap<Inst, LiveRange>,

@@ -25,7 +25,7 @@ pub(super) fn all(
     frames: &Frames,
     solver: &Solver,
     ranges: &HashMap<Inst, LiveRange>,
-    takers: &HashMap<Inst, Vec<Inst>>,
+    overwrites: &HashMap<Inst, Vec<Inst>>,
 ) -> Vec<ReusableOutput> {
     let is_output = |&inst: &Inst| host.kind_of(inst) == OpKind::AllocOutput && ranges.contains_key(&inst);
     let made = host.insts(host.body).iter().copied().filter(is_output);
@@ -39,7 +39,7 @@ pub(super) fn all(
             size: Size { bytes: exact.clone(), exact },
             frame: tensor.dims.iter().map(|dim| frames.of(dim, asked_in)).max().unwrap_or(0),
             written: ranges[&inst].first,
-            written_over: takers.get(&inst).cloned().unwrap_or_default(),
+            written_over: overwrites.get(&inst).cloned().unwrap_or_default(),
             element_bytes,
         })
     })

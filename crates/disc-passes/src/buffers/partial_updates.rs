@@ -11,7 +11,7 @@ use std::collections::HashMap;
 impl Planner<'_> {
     /// Maps values that the body of a loop returns to the memory of the carried value that they
     /// update, directly or through several updates in a row.
-    pub(super) fn homes_of_updates(&self, body: Block, carried: &[Value]) -> HashMap<Value, Destination> {
+    pub(super) fn destinations_of_updates(&self, body: Block, carried: &[Value]) -> HashMap<Value, Destination> {
         let end = self.source.terminator(body).expect("a region ends in `return`");
         let returned = self.source.operands(end).iter().map(|&result| self.first_update(body, result));
         let pairs = self.source.arguments(body).iter().zip(returned).zip(carried);

@@ -56,7 +56,7 @@ pub(super) fn smaller_than(
     samples: &[Sizes],
     parts: &[Allocation],
     outputs: &[ReusableOutput],
-    takers: &HashMap<Inst, Vec<Inst>>,
+    overwrites: &HashMap<Inst, Vec<Inst>>,
     frames: &Frames,
     solver: &Solver,
 ) -> Option<RuntimeLayout> {
@@ -65,10 +65,10 @@ pub(super) fn smaller_than(
         return None;
     }
     let mut best: Option<(f64, RuntimeLayout)> = None;
-    let mut chains = chains(parts, takers, solver);
+    let mut chains = chains(parts, overwrites, solver);
     for order in PlacementOrder::ALL {
         sort(&mut chains, order, |chain| &chain.whole);
-        let layout = RuntimeLayout::of(&chains, outputs, takers, frames, solver)?;
+        let layout = RuntimeLayout::of(&chains, outputs, overwrites, frames, solver)?;
         let bytes: Option<Vec<i64>> = samples.iter().map(|(sizes, _)| layout.bytes(sizes)).collect();
         let Some(bytes) = bytes else { continue };
         let others: Vec<i64> = samples.iter().map(|&(_, bytes)| bytes).collect();
@@ -91,12 +91,12 @@ fn alive_at_once(parts: &[Allocation], sizes: &Sizes) -> Option<i64> {
 }
 
 /// Joins allocations of equal size where one overwrites the other.
-fn chains(parts: &[Allocation], takers: &HashMap<Inst, Vec<Inst>>, solver: &Solver) -> Vec<Chain> {
+fn chains(parts: &[Allocation], overwrites: &HashMap<Inst, Vec<Inst>>, solver: &Solver) -> Vec<Chain> {
     let mut parts: Vec<&Allocation> = parts.iter().collect();
     parts.sort_by_key(|part| (part.range.first, part.inst));
     let mut found: Vec<Chain> = Vec::new();
     for part in parts {
-        let over = takers.get(&part.inst).map_or(&[][..], Vec::as_slice);
+        let over = overwrites.get(&part.inst).map_or(&[][..], Vec::as_slice);
         let goes_on = |chain: &&mut Chain| {
             let whole = &chain.whole;
             let is_known = [whole.frame, whole.inner] == [part.frame, part.inner];
@@ -125,7 +125,7 @@ impl RuntimeLayout {
     fn of(
         chains: &[Chain],
         outputs: &[ReusableOutput],
-        takers: &HashMap<Inst, Vec<Inst>>,
+        overwrites: &HashMap<Inst, Vec<Inst>>,
         frames: &Frames,
         solver: &Solver,
     ) -> Option<Self> {
@@ -138,7 +138,7 @@ impl RuntimeLayout {
             let lends = |slot: &&mut Slot| frames.surrounds(slot.frame, whole.inner);
             let mut lending = lent.iter_mut().filter(lends);
             if let Some((offset, slot)) =
-                lending.find_map(|slot| Some((static_layout::place(slot, whole, takers, solver)?, slot)))
+                lending.find_map(|slot| Some((static_layout::place(slot, whole, overwrites, solver)?, slot)))
             {
                 let assignment = Assignment::at(whole, offset);
                 slot.assigned.extend(chain.parts.iter().map(|&inst| Assignment { inst, ..assignment.clone() }));

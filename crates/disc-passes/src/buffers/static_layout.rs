@@ -21,7 +21,7 @@ use std::collections::HashMap;
 pub(super) fn pack(
     parts: &[Allocation],
     outputs: Vec<ReusableOutput>,
-    takers: &HashMap<Inst, Vec<Inst>>,
+    overwrites: &HashMap<Inst, Vec<Inst>>,
     frames: &Frames,
     solver: &Solver,
 ) -> Option<Vec<Slot>> {
@@ -34,7 +34,7 @@ pub(super) fn pack(
     for part in parts {
         let mut open =
             (0..borrowed).filter(|&slot| frames.surrounds(slots[slot].frame, part.inner)).chain([borrowed + part.frame]);
-        let (slot, offset) = open.find_map(|slot| Some((slot, place(&slots[slot], part, takers, solver)?)))?;
+        let (slot, offset) = open.find_map(|slot| Some((slot, place(&slots[slot], part, overwrites, solver)?)))?;
         let assignment = Assignment::at(part, offset);
         if slot >= borrowed {
             slots[slot].size = grown(&slots[slot].size, &assignment.end, solver)?;
@@ -46,11 +46,11 @@ pub(super) fn pack(
 }
 
 /// Finds an offset for an allocation in a slot.
-pub(super) fn place(slot: &Slot, part: &Allocation, takers: &HashMap<Inst, Vec<Inst>>, solver: &Solver) -> Option<Dim> {
+pub(super) fn place(slot: &Slot, part: &Allocation, overwrites: &HashMap<Inst, Vec<Inst>>, solver: &Solver) -> Option<Dim> {
     if slot.output.as_ref().is_some_and(|output| !output.admits(part)) {
         return None;
     }
-    let takes = |output: Inst, input: Inst| takers.get(&output).is_some_and(|inputs| inputs.contains(&input));
+    let takes = |output: Inst, input: Inst| overwrites.get(&output).is_some_and(|inputs| inputs.contains(&input));
     let shares = |assignment: Inst| takes(part.inst, assignment) || takes(assignment, part.inst);
     let fits = |offset: &Dim, met: &[&Assignment]| {
         let end = offset + &part.size.bytes;

@@ -84,7 +84,7 @@ impl Plan<'_> {
 
     fn add_group(&mut self, kind: FusionKind, insts: Vec<Inst>) {
         let role = |inst: Inst| self.roles.get(&inst).copied();
-        let mut copy = Copy {
+        let mut copy = RegionOps {
             source: self.source,
             role: &role,
             members: insts.iter().copied().collect(),
@@ -209,7 +209,7 @@ impl Plan<'_> {
 }
 
 /// Collects the ops of a group's region.
-struct Copy<'f> {
+struct RegionOps<'f> {
     source: &'f Function,
     role: &'f dyn Fn(Inst) -> Option<Role>,
     members: HashSet<Inst>,
@@ -218,7 +218,7 @@ struct Copy<'f> {
     seen: HashSet<Inst>,
 }
 
-impl Copy<'_> {
+impl RegionOps<'_> {
     fn visit(&mut self, inst: Inst) {
         if !self.seen.insert(inst) {
             return;

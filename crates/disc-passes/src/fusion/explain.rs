@@ -170,7 +170,7 @@ impl Explainer<'_> {
                     let number = self.plan.groups.len();
                     groups.insert(number, inst);
                     self.edges_to(number, inst, &groups);
-                    self.siblings_of(number, inst, &groups, &needed);
+                    self.horizontal_pairs_of(number, inst, &groups, &needed);
                     self.add_group(number, inst);
                     needed.insert(number);
                 }
@@ -280,14 +280,14 @@ impl Explainer<'_> {
                     _ => Reason::Schedule(format!("{} and {} are computed over different shapes", shown(&a), shown(&b))),
                 }
             }
-            why @ (Rejection::Again(_)
+            why @ (Rejection::Recomputed(_)
             | Rejection::Large
             | Rejection::Scans
-            | Rejection::Waits
-            | Rejection::Pieces(_)
-            | Rejection::Apart
-            | Rejection::Turned
-            | Rejection::Divided) => Reason::Cost(why.to_string()),
+            | Rejection::LiveProducts
+            | Rejection::ShortPieces(_)
+            | Rejection::Repeats
+            | Rejection::Strided
+            | Rejection::Division) => Reason::Cost(why.to_string()),
             why => Reason::Schedule(why.to_string()),
         }
     }

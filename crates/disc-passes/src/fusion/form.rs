@@ -46,19 +46,19 @@ pub(super) enum Rejection {
     /// The set has a second scan, or a reduction beside the scan.
     Scans,
     /// This op would be computed several times.
-    Again(&'static str),
+    Recomputed(&'static str),
     /// Repeated elements would be read one by one instead of in vectors.
-    Apart,
+    Repeats,
     /// Rows would read strided elements of a transposed tensor.
-    Turned,
+    Strided,
     /// The position of each element would need a division.
-    Divided,
+    Division,
     /// Rows would be written in pieces of this many elements.
-    Pieces(Dim),
+    ShortPieces(Dim),
     /// Not all indices would be checked.
     Unchecked,
     /// Several matmuls would be live at once.
-    Waits,
+    LiveProducts,
     Large,
 }
 
@@ -108,8 +108,8 @@ impl Candidate<'_> {
         if self.members.len() > MOST_OPS {
             return Err(Rejection::Large);
         }
-        if self.waits_for_products() {
-            return Err(Rejection::Waits);
+        if self.keeps_products_live() {
+            return Err(Rejection::LiveProducts);
         }
         let layout = self.layout()?;
         let roots = self.roots(&layout)?;
@@ -304,8 +304,8 @@ impl Candidate<'_> {
             }
             let inst = self.function.defining(value).filter(|&inst| self.is_inside(&members, inst));
             let Some(inst) = inst else {
-                if self.lies_apart(layout, &map, model) {
-                    return Err(Rejection::Turned);
+                if self.is_strided(layout, &map, model) {
+                    return Err(Rejection::Strided);
                 }
                 tensors.insert(value);
                 if tensors.len() > model.most_tensors() {
@@ -329,8 +329,8 @@ impl Candidate<'_> {
             }
             self.check_cost(layout, inst, &map, share, &mut costs)?;
             self.check_repeat(layout, inst, &map)?;
-            if self.picks_turned_rows(layout, inst, &map) {
-                return Err(Rejection::Turned);
+            if self.picks_transposed_rows(layout, inst, &map) {
+                return Err(Rejection::Strided);
             }
             let found = reads(self.function, self.solver, space, inst, &map);
             // A gather that returns its elements unchanged reads every index.
@@ -360,7 +360,7 @@ impl Candidate<'_> {
 
     /// Returns true if a gather and others pick rows of a transpose in the group, or rows that
     /// vectors would not be loaded from.
-    fn picks_turned_rows(&self, layout: &Layout, inst: Inst, map: &Map) -> bool {
+    fn picks_transposed_rows(&self, layout: &Layout, inst: Inst, map: &Map) -> bool {
         let picks = |inst: Inst| picks_rows(self.function, self.solver, inst);
         let operand = |inst: Inst| self.function.operands(inst)[0];
         let alone =
@@ -404,7 +404,7 @@ impl Candidate<'_> {
         if !costs_something(self.function, inst) {
             return Ok(());
         }
-        let again = Err(Rejection::Again(self.function.kind_of(inst).name()));
+        let again = Err(Rejection::Recomputed(self.function.kind_of(inst).name()));
         let is_picked = map.contains(&Follows::Other);
         if share == Demand::One && is_picked {
             costs.in_common.insert(inst);
@@ -451,13 +451,13 @@ impl Candidate<'_> {
             && !map.contains(&Follows::Other)
             && operands.iter().any(|(operand, _)| {
                 let [from, to] = [*operand, self.function.result(inst)].map(|value| self.function.shape(value));
-                self.is_turned(members, *operand) && refine(self.solver, to, from).is_none()
+                self.is_transposed(members, *operand) && refine(self.solver, to, from).is_none()
             });
-        if divides { Err(Rejection::Divided) } else { Ok(()) }
+        if divides { Err(Rejection::Division) } else { Ok(()) }
     }
 
     /// Returns true if a value is elementwise computed from a transpose that separates neighbours.
-    fn is_turned(&self, members: &HashSet<Inst>, value: Value) -> bool {
+    fn is_transposed(&self, members: &HashSet<Inst>, value: Value) -> bool {
         let (mut stack, mut seen) = (vec![value], HashSet::new());
         while let Some(value) = stack.pop() {
             let inst = self.function.defining(value).filter(|&inst| self.is_inside(members, inst));
@@ -475,8 +475,9 @@ impl Candidate<'_> {
     /// Returns true if vectors run along the last axis; a pointwise kernel transposes tiles of
     /// operands stored along another one.
     fn walks_rows(&self, layout: &Layout) -> bool {
-        let is_turned = |inst: Inst| self.function.kind_of(inst) == OpKind::Transpose && !leaves_neighbours(self.function, inst);
-        layout.reduces || !self.members.iter().any(|&inst| is_turned(inst))
+        let is_transposed =
+            |inst: Inst| self.function.kind_of(inst) == OpKind::Transpose && !leaves_neighbours(self.function, inst);
+        layout.reduces || !self.members.iter().any(|&inst| is_transposed(inst))
     }
 
     /// Checks that repeated elements are read by vectors along them.
@@ -488,13 +489,13 @@ impl Candidate<'_> {
             Some(Follows::Axes(axes)) => axes.last().is_none_or(|&axis| axis + 1 == layout.space.len()),
             _ => self.members.iter().all(|&member| leaves_neighbours(self.function, member)),
         };
-        if are_neighbours { Ok(()) } else { Err(Rejection::Apart) }
+        if are_neighbours { Ok(()) } else { Err(Rejection::Repeats) }
     }
 
     /// Returns true if rows would read a whole tensor in memory that is contiguous along another
     /// dimension than their vectors, a cache line for each element. A kernel that transposes it in
     /// registers first lets rows read vectors.
-    fn lies_apart(&self, layout: &Layout, map: &Map, model: &dyn CostModel) -> bool {
+    fn is_strided(&self, layout: &Layout, map: &Map, model: &dyn CostModel) -> bool {
         let Some(last) = layout.space.len().checked_sub(1).filter(|_| layout.reduces) else { return false };
         let axes = axes_of(map).unwrap_or_default();
         let apart = axes.len() == layout.space.len() && axes.last() != Some(&last);
@@ -556,23 +557,25 @@ pub(super) fn layout_of(group: &Function, solver: &Solver, outputs: &[Value]) ->
 impl std::fmt::Display for Rejection {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Rejection::Shapes(a, b) => write!(f, "{} and {} are not counted alike", shown(a), shown(b)),
+            Rejection::Shapes(a, b) => write!(f, "{} and {} have no common iteration space", shown(a), shown(b)),
             Rejection::Axes => f.write_str("reductions are over different axes"),
             Rejection::OtherRows => f.write_str("a reduction would be read by elements of other rows"),
-            Rejection::OtherPlaces => f.write_str("a scan would be read at other places than where it is"),
-            Rejection::Scans => f.write_str("a kernel computes one scan, and no reduction besides"),
-            Rejection::Again(op) => write!(f, "`{op}` would be computed again for each use"),
-            Rejection::Apart => {
-                f.write_str("what is repeated one by one would be read element by element: written first, it is read in vectors")
+            Rejection::OtherPlaces => f.write_str("a scan would be read at other positions than its own"),
+            Rejection::Scans => f.write_str("a kernel computes one scan and no reduction beside it"),
+            Rejection::Recomputed(op) => write!(f, "`{op}` would be recomputed for each use"),
+            Rejection::Repeats => {
+                f.write_str("repeated elements would be read one by one: stored first, they are loaded as vectors")
             }
-            Rejection::Turned => f.write_str("rows would read elements that lie apart: turned first, they are read in vectors"),
-            Rejection::Divided => {
-                f.write_str("the position of each element would be divided: in memory, a reshape is another view")
+            Rejection::Strided => f.write_str("rows would read strided elements: transposed in memory first, they load vectors"),
+            Rejection::Division => {
+                f.write_str("the position of each element would need a division: in memory, the reshape is a view")
             }
-            Rejection::Pieces(size) => write!(f, "rows would be written in pieces of {size} elements that lie apart"),
+            Rejection::ShortPieces(size) => write!(f, "rows would be written in strided pieces of {size} elements"),
             Rejection::Unchecked => f.write_str("every index has to be checked, and only some elements are used"),
-            Rejection::Waits => f.write_str("products would wait for one another: each is used as soon as it is there"),
-            Rejection::Large => f.write_str("the kernel would have too many ops or tensors, or compute ops at too many places"),
+            Rejection::LiveProducts => f.write_str("several matmuls would be live at once: apart, each is consumed right away"),
+            Rejection::Large => {
+                f.write_str("the kernel would have too many ops or tensors, or compute ops at too many positions")
+            }
         }
     }
 }

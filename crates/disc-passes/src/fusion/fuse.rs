@@ -37,7 +37,7 @@ fn fuse_block(function: &mut Function, block: Block, solver: &Arc<Solver>, cx: &
     let mut grouping = Grouping::new(function, block, solver, &*model);
     grouping.absorb_epilogues(cx);
     grouping.absorb_conversions(cx);
-    grouping.merge_siblings(cx);
+    grouping.merge_horizontally(cx);
     grouping.absorb_narrowings(cx);
     grouping.merge_rows(cx);
     grouping.merge_scans(cx);

@@ -65,7 +65,7 @@ impl Interleaved {
         if values.any(|other| other != Some(value)) {
             return None;
         }
-        let (pieces, steps) = turned(function, solver, value)?;
+        let (pieces, steps) = interleaving(function, solver, value)?;
         let mut interleaved = Self { value, steps, parts: Vec::new() };
         let mut first = vec![0; interleaved.steps.len()];
         interleaved.collect(function, solver, pieces, &mut first)?;
@@ -126,7 +126,7 @@ impl Interleaved {
 
 /// The value that `value` interleaves and the steps: pieces with batch, features, their phases,
 /// then the elements of a phase.
-fn turned(function: &Function, solver: &Solver, value: Value) -> Option<(Value, Vec<i64>)> {
+fn interleaving(function: &Function, solver: &Solver, value: Value) -> Option<(Value, Vec<i64>)> {
     let whole = function.made_by(value, OpKind::Slice).map_or(value, |slice| function.operands(slice)[0]);
     let turned = function.operands(function.made_by(whole, OpKind::Reshape)?)[0];
     let transpose = function.made_by(turned, OpKind::Transpose)?;
@@ -241,7 +241,7 @@ fn join(function: &Function, block: Block, group: Inst, solver: &Arc<Solver>) ->
     if !is_loop && !is_of_kind(function, group, FusionKind::Reduction) {
         return Ok(None);
     }
-    for value in turned_values(function, function.inst(group).regions[0]) {
+    for value in interleaving_values(function, function.inst(group).regions[0]) {
         let Some(chain) = Chain::of(function, block, group, value) else { continue };
         let joined = match is_loop {
             true => chain.join(function, block, solver)?,
@@ -255,7 +255,7 @@ fn join(function: &Function, block: Block, group: Inst, solver: &Arc<Solver>) ->
 }
 
 /// The values of a region whose last op may interleave; a cheap filter before [`Interleaved::of`].
-fn turned_values(function: &Function, region: Block) -> Vec<Value> {
+fn interleaving_values(function: &Function, region: Block) -> Vec<Value> {
     let insts = function.insts(region);
     let is_whole = |value: Value| {
         let turned = function.made_by(value, OpKind::Reshape).and_then(|whole| function.defining(function.operands(whole)[0]));

@@ -16,7 +16,7 @@ use std::collections::{HashMap, HashSet};
 
 impl Grouping<'_> {
     /// Merges groups of matmuls that read the same rows and panels of weights.
-    pub(super) fn merge_siblings(&mut self, cx: &mut PassCx) {
+    pub(super) fn merge_horizontally(&mut self, cx: &mut PassCx) {
         let mut first_of: HashMap<(Value, String), Vec<usize>> = HashMap::new();
         for i in 0..self.insts.len() {
             let Some(key) = self.rows_and_form(i) else { continue };

@@ -14,7 +14,7 @@ use std::collections::HashSet;
 impl Candidate<'_> {
     /// Returns true if matmuls would wait for one another: one updates a tensor that another one
     /// has just updated, or elements of one are selected together with those of another one.
-    pub(super) fn waits_for_products(&self) -> bool {
+    pub(super) fn keeps_products_live(&self) -> bool {
         let operand = |inst: Inst, number: usize| self.function.operands(inst)[number];
         let is_product = |value: Value| depends_on_product(self.function, value);
         let is_update = |inst: &Inst| self.function.kind_of(*inst) == OpKind::DynamicUpdateSlice && is_product(operand(*inst, 1));

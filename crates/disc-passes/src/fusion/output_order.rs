@@ -90,7 +90,7 @@ impl Candidate<'_> {
         let piece = Dim::product(layout.space[apart..].iter().cloned());
         match self.solver.range(&piece).lo {
             Some(least) if least >= LEAST_PIECE => Ok(()),
-            _ => Err(Rejection::Pieces(piece)),
+            _ => Err(Rejection::ShortPieces(piece)),
         }
     }
 }

@@ -19,7 +19,7 @@ use disc_ir::{Value, ops::Trait};
 use std::collections::BTreeSet;
 
 /// The new group of an op, and the layouts of its old and new group.
-struct Move {
+struct Sink {
     to: usize,
     left: Layout,
     joined: Layout,
@@ -46,7 +46,7 @@ impl Grouping<'_> {
 
     /// The only other group that needs a cheap op of a pointwise or reduction group, if it reads
     /// the op's operand.
-    fn sinks_to(&self, i: usize) -> Option<Move> {
+    fn sinks_to(&self, i: usize) -> Option<Sink> {
         let (inst, from) = (self.insts[i], self.group_of[i]);
         let def = self.function.def(inst);
         let is_walked = |group: usize| self.groups[group].as_ref().is_some_and(|m| matches!(m.role, Role::Loop | Role::Row));
@@ -74,6 +74,6 @@ impl Grouping<'_> {
         if !reads || !reads_stored || !self.outputs(&others).iter().all(|value| stored.contains(value)) {
             return None;
         }
-        Some(Move { to, left: self.form_of_set(&others).ok()?, joined: self.form_with(to, i).ok()? })
+        Some(Sink { to, left: self.form_of_set(&others).ok()?, joined: self.form_with(to, i).ok()? })
     }
 }

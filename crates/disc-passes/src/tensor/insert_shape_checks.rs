@@ -26,7 +26,7 @@ pub static PASS: PassDef = PassDef {
 fn run(module: &mut Module, _: &mut PassCx) -> Result<usize, Diagnostic> {
     let (mut changes, mut is_contradicted) = (0, false);
     for function in module.functions.iter_mut().filter(|f| f.kind == FunctionKind::Func) {
-        let mut known = Known { solver: Arc::new(Solver::new(&function.facts)), is_old: false, is_contradicted: false };
+        let mut known = Checker { solver: Arc::new(Solver::new(&function.facts)), is_old: false, is_contradicted: false };
         changes += known.state(function)?;
         changes += known.guard(function, function.body, false)?;
         is_contradicted |= known.is_contradicted;
@@ -40,7 +40,7 @@ fn run(module: &mut Module, _: &mut PassCx) -> Result<usize, Diagnostic> {
 }
 
 /// The facts about a function's sizes so far.
-struct Known {
+struct Checker {
     solver: Arc<Solver>,
     /// True if facts were added since the solver was built.
     is_old: bool,
@@ -48,7 +48,7 @@ struct Known {
     is_contradicted: bool,
 }
 
-impl Known {
+impl Checker {
     fn proves(&mut self, function: &Function, demand: &Demand) -> bool {
         if demand.is_proved(&self.solver) {
             return true;

@@ -39,7 +39,7 @@ fn run(module: &mut Module, cx: &mut PassCx) -> Result<usize, Diagnostic> {
     let mut made = 0;
     for function in module.functions.iter_mut().filter(|f| f.kind == FunctionKind::Func) {
         let solver = Arc::new(Solver::new(&function.facts));
-        let mut turned = layouts::Turned::default();
+        let mut turned = layouts::Transposes::default();
         made += visit(function, &solver, &mut |rw, inst| {
             let value = turned.rewrite(rw, inst).filter(|_| cx.spend_on("features-first"));
             rw.take_error().map(|()| value)

@@ -45,7 +45,7 @@ pub static PASS: PassDef = PassDef {
 };
 
 /// A value of an entry, and the value of `@prepare` that it becomes.
-struct Moved {
+struct PreparedValue {
     function: usize,
     value: Value,
     /// The weight that it is made from, or the first of several.
@@ -67,7 +67,12 @@ fn run(module: &mut Module, cx: &mut PassCx) -> Result<usize, Diagnostic> {
         let values: Vec<Value> = frontier(function, &fixed, &sources).into_iter().take_while(|_| cx.spend()).collect();
         copy(function, &values, &mut prepare, &mut map);
         let moves = values.into_iter();
-        moved.extend(moves.map(|value| Moved { function: index, value, source: sources.name(value), prepared: map[&value] }));
+        moved.extend(moves.map(|value| PreparedValue {
+            function: index,
+            value,
+            source: sources.name(value),
+            prepared: map[&value],
+        }));
     }
     if moved.is_empty() {
         return Ok(0);
@@ -226,7 +231,7 @@ fn copy(function: &Function, values: &[Value], prepare: &mut Function, map: &mut
 
 /// Finishes `@prepare`, and adds it and its weights to the module; returns their names. A value
 /// that is ready already becomes a plain weight.
-fn finish(module: &mut Module, mut prepare: Function, moved: &[Moved], cx: &mut PassCx) -> HashMap<Value, Arc<str>> {
+fn finish(module: &mut Module, mut prepare: Function, moved: &[PreparedValue], cx: &mut PassCx) -> HashMap<Value, Arc<str>> {
     let mut names = HashMap::new();
     let mut results: SmallVec<[Value; 3]> = SmallVec::new();
     let recipes: HashMap<Value, String> = moved.iter().map(|one| (one.prepared, recipe(&prepare, one.prepared))).collect();

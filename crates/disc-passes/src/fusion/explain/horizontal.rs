@@ -20,7 +20,13 @@ pub struct HorizontalPair {
 impl Explainer<'_> {
     /// Adds the groups of the block that share a tensor with group `number`, which needs the groups
     /// `needed`.
-    pub(super) fn siblings_of(&mut self, number: usize, inst: Inst, groups: &HashMap<usize, Inst>, needed: &HashSet<usize>) {
+    pub(super) fn horizontal_pairs_of(
+        &mut self,
+        number: usize,
+        inst: Inst,
+        groups: &HashMap<usize, Inst>,
+        needed: &HashSet<usize>,
+    ) {
         let read = tensors(self.function, inst);
         let mut others: Vec<(usize, Inst)> = groups.iter().map(|(&other, &inst)| (other, inst)).collect();
         others.sort_unstable();

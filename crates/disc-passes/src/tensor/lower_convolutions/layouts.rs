@@ -15,9 +15,9 @@ use std::collections::HashMap;
 
 /// Transposes that were made here, by result: the operand and the order.
 #[derive(Default)]
-pub(super) struct Turned(HashMap<Value, (Value, Vec<usize>)>);
+pub(super) struct Transposes(HashMap<Value, (Value, Vec<usize>)>);
 
-impl Turned {
+impl Transposes {
     /// The replacement of an op; `None` if it stays.
     pub(super) fn rewrite(&mut self, rw: &mut Rewriter<'_>, inst: Inst) -> Option<Value> {
         match rw.f.kind_of(inst) {
