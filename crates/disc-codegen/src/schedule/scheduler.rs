@@ -49,12 +49,12 @@ pub fn scheduler(target: &Target) -> Result<&'static dyn Scheduler, Diagnostic> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::host;
+    use crate::{host, target::Compilation};
 
     #[test]
     fn a_target_without_schedules_is_refused() {
         let module = || disc_ir::parse("host @main(%x: buffer<[S]xf32>) { return }").expect("a module");
-        let target = |text: &str| text.parse::<Target>().expect("a target");
+        let target = |text: &str| text.parse::<Compilation>().expect("a target");
         for text in ["nvptx:sm_90", "amdgpu:gfx90a"] {
             let error = host::lower(module(), &target(text)).expect_err("no kernels");
             assert_eq!(error.code, Code::E0502);

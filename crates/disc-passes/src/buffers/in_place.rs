@@ -36,13 +36,13 @@ pub(super) fn overwrites(
     let mut found = HashMap::new();
     for inst in host.walk(host.body) {
         if host.kind_of(inst) == OpKind::Fusion && (is_walked(host, inst) && !reorders_rows(host, inst) || is_tiled(host, inst)) {
-            takers_of(host, (solver, model), ranges, inst, &mut found);
+            overwrites_of(host, (solver, model), ranges, inst, &mut found);
         }
     }
     found
 }
 
-fn takers_of(
+fn overwrites_of(
     host: &Function,
     (solver, model): (&Solver, &dyn CostModel),
     ranges: &HashMap<Inst, LiveRange>,
