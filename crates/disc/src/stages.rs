@@ -3,7 +3,7 @@
 use crate::{Error, Options, compile::guarded, library::offers, meta::order_weights};
 use disc_codegen::{
     host::{Offers, Program, lower_with},
-    target::{Compilation, CpuModel},
+    target::{Compilation, CpuModel, Target},
 };
 use disc_ir::{Code, Diagnostic, Module, ops::Stage, verify::stage_of};
 use disc_passes::{options::Options as PassOptions, pass::PassManager, pipeline};
