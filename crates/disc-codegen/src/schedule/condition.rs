@@ -30,11 +30,16 @@ pub enum Condition {
 
 impl Condition {
     /// Returns what it says about dims.
-    pub(super) fn fact(&self) -> Option<Fact> {
+    pub(super) fn facts(&self) -> Vec<Fact> {
+        let below = |smaller: &Dim, larger: &Dim| Fact::Range(smaller - larger, Range { lo: None, hi: Some(-1) });
         match self {
-            Self::Less(smaller, larger) => Some(Fact::Range(smaller - larger, Range { lo: None, hi: Some(-1) })),
-            Self::Divides(divisor, dim) => Some(Fact::Divisible(dim.clone(), *divisor)),
-            Self::Nontemporal { .. } => None,
+            Self::Less(smaller, larger) => vec![below(smaller, larger)],
+            // The solver does not derive the remainder of every dim from its divisibility.
+            Self::Divides(divisor, dim) => {
+                let rest = dim.modulo(&Dim::constant(*divisor));
+                vec![below(&rest, &Dim::constant(1)), Fact::Divisible(dim.clone(), *divisor)]
+            }
+            Self::Nontemporal { .. } => Vec::new(),
         }
     }
 }

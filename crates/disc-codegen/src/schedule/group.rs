@@ -61,7 +61,7 @@ impl Group<'_> {
     pub fn guarded(&self, name: String, guard: &[Condition]) -> Self {
         let mut facts = self.function.facts.clone();
         // A version whose guard cannot hold never runs.
-        let holds = guard.iter().filter_map(Condition::fact).try_for_each(|fact| facts.add(fact));
+        let holds = guard.iter().flat_map(Condition::facts).try_for_each(|fact| facts.add(fact));
         let solver = if holds.is_ok() { Arc::new(Solver::new(&facts)) } else { self.solver.clone() };
         Self { name: name.into(), solver, ..self.clone() }
     }
