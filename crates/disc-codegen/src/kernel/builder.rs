@@ -31,13 +31,8 @@ fn must<T>(result: Result<T, Diagnostic>) -> T {
 }
 
 impl KernelBuilder {
-    /// Starts a function whose positions are `i64`.
-    pub fn new(name: &str, kind: FunctionKind) -> Self {
-        Self::with_index_type(name, kind, DType::I64)
-    }
-
     /// Starts a function whose positions have an integer type.
-    pub fn with_index_type(name: &str, kind: FunctionKind, index_type: DType) -> Self {
+    pub fn new(name: &str, kind: FunctionKind, index_type: DType) -> Self {
         let mut function = Function::new(name, kind);
         let (block, prologue) = (function.body, function.add_block());
         let solver = Arc::new(Solver::new(&function.facts));

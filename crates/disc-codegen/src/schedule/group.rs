@@ -34,7 +34,7 @@ impl<'a> Group<'a> {
 impl Group<'_> {
     /// Starts a kernel or a routine of the group.
     pub fn builder(&self, name: &str, kind: FunctionKind) -> KernelBuilder {
-        KernelBuilder::with_index_type(name, kind, self.index_type)
+        KernelBuilder::new(name, kind, self.index_type)
     }
 
     pub fn inputs(&self) -> &[Value] {

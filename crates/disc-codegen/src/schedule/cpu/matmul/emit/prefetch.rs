@@ -11,14 +11,9 @@ use crate::{
     kernel::{Index, KernelBuilder},
     schedule::{
         Group,
-        cpu::matmul::plan::{
-            MatmulPlan,
-            epilogue::before_transpose,
-            forms::RightForm,
-            rounds::{LINE, round_steps},
-            source::Piece,
-        },
+        cpu::matmul::plan::{MatmulPlan, epilogue::before_transpose, forms::RightForm, rounds::round_steps, source::Piece},
     },
+    target::CpuModel,
 };
 use disc_ir::{Attr, Dim, OpKind, Value, ops::Trait};
 use std::collections::HashSet;
@@ -83,7 +78,7 @@ impl EpiloguePrefetch {
         let row = kb.map(OpKind::Minimum, &[row, self.last]);
         let along = kb.mul(row, self.stride);
         for &(buffer, start) in &self.blocks {
-            let line = LINE / kb.dtype(buffer).size() as i64;
+            let line = CpuModel::LINE_BYTES / kb.dtype(buffer).size() as i64;
             let start = kb.add(start, along);
             // Rows begin anywhere in a line.
             for shift in (0..self.width).step_by(line as usize).chain([self.width - 1]) {
@@ -148,7 +143,7 @@ impl RowPrefetch {
     /// block has rows: one of each row in turn, then the next line of each. Turns that are left
     /// repeat the last row.
     pub(in crate::schedule) fn fetch(&self, kb: &mut KernelBuilder, k: Value) {
-        let elements = LINE / kb.dtype(self.buffer).size() as i64;
+        let elements = CpuModel::LINE_BYTES / kb.dtype(self.buffer).size() as i64;
         let line = kb.int(elements);
         let turn = kb.rem(k, line);
         let first = kb.sub(k, turn);
@@ -201,13 +196,13 @@ fn read_beside(group: &Group<'_>, plan: &MatmulPlan) -> Vec<Value> {
 /// Counts the lines of a panel of weights that are read in a round.
 pub(in crate::schedule) fn round_lines(kb: &KernelBuilder, plan: &MatmulPlan, weights: Value) -> i64 {
     let step = i64::from(plan.tile.columns) * plan.word_size() * kb.dtype(weights).size() as i64;
-    step * round_steps(plan.tile) / LINE
+    step * round_steps(plan.tile) / CpuModel::LINE_BYTES
 }
 
 /// Prefetches this block's share of the next panel: `fetches` lines per round, the share of block
 /// `b` after those of the blocks before.
 pub(in crate::schedule) fn next_panel(kb: &mut KernelBuilder, plan: &MatmulPlan, parameters: &Parameters, b: Value, k: Value) {
-    let elements = LINE / kb.dtype(b).size() as i64;
+    let elements = CpuModel::LINE_BYTES / kb.dtype(b).size() as i64;
     let size = kb.dim(&plan.panel_size());
     let next = kb.add(parameters.right, size);
     let share = kb.dim(&plan.word_steps());

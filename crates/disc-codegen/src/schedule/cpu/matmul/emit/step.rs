@@ -3,7 +3,8 @@ use super::dot_words;
 use crate::{
     element::matmul::multiply_add,
     kernel::KernelBuilder,
-    schedule::cpu::matmul::plan::{MatmulPlan, dot_word::DotWord, rounds::LINE, source::Piece},
+    schedule::cpu::matmul::plan::{MatmulPlan, dot_word::DotWord, source::Piece},
+    target::CpuModel,
 };
 use disc_ir::{Attr, Dim, OpKind, Value};
 
@@ -104,7 +105,7 @@ impl Step<'_> {
         let ahead = kb.mul(steps, self.b_step);
         let there = kb.add(from, ahead);
         let (width, size) = (i64::from(self.plan.tile.columns) * self.spread, kb.dtype(self.b).size() as i64);
-        for shift in (0..width).step_by((LINE / size) as usize) {
+        for shift in (0..width).step_by((CpuModel::LINE_BYTES / size) as usize) {
             let shift = kb.int(shift);
             let line = kb.add(there, shift);
             kb.emit_all(OpKind::Prefetch, &[self.b, line], &[("locality", Attr::Int(3))], None);

@@ -7,11 +7,8 @@ use super::{
     operand::Operand,
     shape::Axis,
 };
-use crate::target::Target;
+use crate::target::{CpuModel, Target};
 use disc_ir::{DType, Dim, Function, Solver};
-
-/// Right operands with up to this many columns are read along the sums.
-const FEW_COLUMNS: i64 = 8;
 
 /// Rows up to which dot products along memory cost less than packing: two passes of the tallest
 /// blocks of them.
@@ -54,7 +51,7 @@ impl MatmulPlan {
     pub(super) fn choose_right(&mut self, group: &Function) -> Result<(), String> {
         let (left, right, sums) = (&self.left.operand, &self.right.operand, &self.shape.sums);
         let along = |side: &Operand| sums.len() == 1 && side.sum.last().is_some_and(|&d| side.is_contiguous(d));
-        let few = self.shape.n.size.as_const().is_some_and(|columns| columns <= FEW_COLUMNS);
+        let few = self.shape.n.size.as_const().is_some_and(|columns| columns <= CpuModel::FEW_COLUMNS);
         let dots = along(left) && along(right) && is_plain(group, [left, right]);
         let last = right.free.last();
         self.right.form = match () {

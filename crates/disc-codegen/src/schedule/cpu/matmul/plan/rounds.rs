@@ -1,8 +1,6 @@
 //! Rounds: the steps along the sums between two prefetches.
 use super::tile::Tile;
 
-/// Bytes of a cache line.
-pub(in crate::schedule) const LINE: i64 = 64;
 /// Elements of one vector's width that a round of steps along the sums passes, between two rounds
 /// of prefetches. The steps of a round are a loop of their own and not unrolled: LLVM would gather
 /// the loads of several steps and spill the sums.

@@ -11,20 +11,15 @@ use super::{
     forms::{LeftForm, RightForm},
     rounds::round_steps,
 };
-use crate::target::Target;
+use crate::target::{CpuModel, Target};
 
-/// Rows at a multiple of this distance in bytes share their lines of the first-level cache.
-const PAGE: i64 = 4096;
-/// The number of them that fit there next to a line of the panel, and the same on wide cores.
-const HELD_ROWS: u32 = 7;
-const HELD_ROWS_WIDE: u32 = 11;
 /// Bytes of a panel that stays in the second-level cache. A longer one is read from further away
 /// for each block of rows, and fewer rows in a block would read it more often.
 const PANEL_BYTES: i64 = 512 << 10;
 
 /// Rows pages apart that the first-level cache holds at once.
 pub(super) fn held_rows(target: &Target) -> u32 {
-    if target.has_wide_cores() { HELD_ROWS_WIDE } else { HELD_ROWS }
+    if target.has_wide_cores() { CpuModel::WIDE_CACHE_WAYS } else { CpuModel::CACHE_WAYS }
 }
 
 impl MatmulPlan {
@@ -34,7 +29,7 @@ impl MatmulPlan {
         let held = i64::from(held_rows(target));
         let many = i64::from(self.tile.rows) > held && self.shape.m.size.as_const().is_none_or(|rows| rows > held);
         let size = self.rows_dtype().size() as i64;
-        many && self.shape.m.left.as_const().is_some_and(|stride| stride > 0 && stride * size % PAGE == 0)
+        many && self.shape.m.left.as_const().is_some_and(|stride| stride > 0 && stride * size % CpuModel::PAGE_BYTES == 0)
     }
 
     /// Returns true if rows that collide are best read in blocks of as many as the cache holds:
