@@ -53,7 +53,7 @@ pub(crate) const BARE: &[&str] = &["disc-abi", "disc-options"];
 /// The modules at the root of a crate from the bottom up: a file imports from its own and from
 /// lower ones. Modules that are not listed, such as helpers of tests, are left alone.
 pub(crate) const MODULES: &[(&str, &[&str])] =
-    &[("disc-passes", &["options", "pass", "analysis", "rules", "tensor", "fusion", "buffers", "pipeline", "registry"])];
+    &[("disc-passes", &["analysis", "options", "pass", "rules", "tensor", "fusion", "buffers", "pipeline", "registry"])];
 
 pub(crate) fn find(name: &str) -> Option<&'static Layer> {
     LAYERS.iter().find(|layer| layer.name == name)

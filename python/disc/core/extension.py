@@ -56,7 +56,9 @@ def compile_function(source, options: Options, threads: int | None, cache: str |
 
 
 def devices() -> list[str]:
-    """Names the devices that compiled modules can run on here: values of ``disc.Options(device=...)``.
+    """Names the devices that compiled modules can run on here.
+
+    They are the values of ``disc.Options(device=...)``.
 
     >>> devices()
     ['cpu']

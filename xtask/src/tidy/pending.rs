@@ -4,8 +4,7 @@
 use super::Finding;
 
 /// A check, and the start of the paths in which it is not yet enforced.
-pub(super) const PENDING: &[(&str, &str)] = &[
-];
+pub(super) const PENDING: &[(&str, &str)] = &[];
 
 /// Drops the findings that `pending` excuses, and adds one for each entry that excuses nothing.
 pub(super) fn settle(findings: Vec<Finding>, pending: &[(&str, &str)]) -> Vec<Finding> {

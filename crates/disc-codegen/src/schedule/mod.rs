@@ -17,9 +17,9 @@ mod version;
 mod version_docs;
 
 pub(crate) use common::iteration_space::space_of;
-pub(crate) use disc_passes::fusion::plan::extract;
 pub use condition::Condition;
 pub use cpu::{AttentionPlan, RowPlan, Tile, pointwise_versions, tile};
+pub(crate) use disc_passes::fusion::plan::extract;
 pub use group::Group;
 pub use scheduler::{Offers, Request, Scheduler, scheduler};
 pub use version::{

@@ -12,10 +12,10 @@ pub struct CpuModel {
     pub vector_bytes: u32,
     /// Vector registers that a register tile may count on.
     pub vector_registers: u32,
-    /// The first-level data cache has 48 KiB and 12 lines in a set, and nearly every core multiplies two whole
-    /// registers in a cycle: CPUs with AVX-512 and AVX-VNNI (Zen 5, Sapphire Rapids and later ones). Older ones with
-    /// AVX-512 have 32 KiB and 8 lines. A hint for what is fetched and how blocks are cut: code for it is right
-    /// everywhere.
+    /// The first-level data cache has 48 KiB and 12 lines in a set, and nearly every core
+    /// multiplies two whole registers in a cycle: CPUs with AVX-512 and AVX-VNNI (Zen 5, Sapphire
+    /// Rapids and later ones). Older ones with AVX-512 have 32 KiB and 8 lines. A hint for what is
+    /// fetched and how blocks are cut: code for it is right everywhere.
     pub has_wide_cores: bool,
     /// Rows of a matrix in one word, for the element types that may be multiplied in words.
     word_rows: [(DType, Option<i64>); 3],
@@ -34,10 +34,11 @@ pub struct Tile {
 impl CpuModel {
     /// Bytes of a cache line.
     pub const LINE_BYTES: i64 = 64;
-    /// Rows at a multiple of this distance in bytes share the lines of one set of the first-level cache. It is also
-    /// the size of a page, beyond which the hardware fetches nothing ahead.
+    /// Rows at a multiple of this distance in bytes share the lines of one set of the first-level
+    /// cache. It is also the size of a page, beyond which the hardware fetches nothing ahead.
     pub const PAGE_BYTES: i64 = 4096;
-    /// Rows at such a distance that the first-level cache of every CPU holds, next to a line of a panel.
+    /// Rows at such a distance that the first-level cache of every CPU holds, next to a line of a
+    /// panel.
     pub const CACHE_WAYS: u32 = 7;
     /// The same on wide cores.
     pub const WIDE_CACHE_WAYS: u32 = 11;
@@ -45,16 +46,18 @@ impl CpuModel {
     pub const CACHED_ELEMENTS: i64 = 1 << 20;
     /// Bytes of the smallest register that a non-temporal store writes.
     pub const LEAST_NONTEMPORAL_BYTES: usize = 16;
-    /// Matrices of up to this many columns are read along the sums, unpacked: panels of them would be mostly zeros.
+    /// Matrices of up to this many columns are read along the sums, unpacked: panels of them would
+    /// be mostly zeros.
     pub const FEW_COLUMNS: i64 = 8;
-    /// Rows of up to this many elements are reduced side by side, one per lane, although each lane then reads memory
-    /// of its own.
+    /// Rows of up to this many elements are reduced side by side, one per lane, although each lane
+    /// then reads memory of its own.
     pub const SHORT_ROW: i64 = 8;
     /// Tensors that one kernel may read and write: with more, a core cannot prefetch all streams.
     pub const MOST_TENSORS: usize = 24;
     /// Elements of a convolution's window, up to which the window is unrolled.
     pub const MOST_TAPS: i64 = 64;
-    /// Rows that a convolution computes from one copy of their input rows; also the most rows kept above them.
+    /// Rows that a convolution computes from one copy of their input rows; also the most rows kept
+    /// above them.
     pub const UNIT_ROWS: i64 = 16;
 
     /// Returns the model of a target that is a CPU.
@@ -76,8 +79,8 @@ impl CpuModel {
         Some(Self { vector_bytes, vector_registers, has_wide_cores, word_rows })
     }
 
-    /// Returns the register tile for accumulators of a type: two vectors wide, as tall as the registers allow with two
-    /// for the panel, one for the left operand, and one to spare.
+    /// Returns the register tile for accumulators of a type: two vectors wide, as tall as the
+    /// registers allow with two for the panel, one for the left operand, and one to spare.
     pub fn tile(&self, dtype: DType) -> Tile {
         let lanes = self.vector_bytes / dtype.size() as u32;
         let spare = if self.vector_registers > 16 { 2 } else { 0 };

@@ -14,6 +14,9 @@ pub(crate) fn run(file: &TestFile) -> Tried {
     let mut fused = module.clone();
     let mut manager = PassManager::new(Options::default());
     pipeline::run(&mut fused, stage, Stage::Fused, &mut manager).map_err(|error| rendered(&file.source, &[error]))?;
-    let plans = fusion::explain(&fused, &*manager.cx.options.model).into_iter().map(|plan| (plan.function.to_string(), plan.to_string())).collect();
+    let plans = fusion::explain(&fused, &*manager.cx.options.model)
+        .into_iter()
+        .map(|plan| (plan.function.to_string(), plan.to_string()))
+        .collect();
     Ok(Outputs::new(&file.source, &module).rewrite(&plans, ""))
 }

@@ -103,8 +103,8 @@ op! {
     /// (C1) The region takes the inputs and returns the results, as tensors; at the buffer stage
     /// its results are written to the last operands.
     /// (C2) A group of kind `reduction` carries the decision of the fusion pass: `space` has the
-    /// sizes that it walks, `reduced` the axes of it that are reduced, and `walks`, for each result,
-    /// the number of the walk that writes it, or -1 for a result with one element for each row.
+    /// sizes that it walks, `reduced` its axes that are reduced, and `walks`, for each result, the
+    /// number of the walk that writes it, or -1 for a result with one element for each row.
     /// (C3) `orders` has, for each result in turn, the axes of `space` in the order in which the
     /// result is stored; it is absent if all are stored in the order of `space`.
     Fusion = "fusion"(inputs: many(ANY)) {

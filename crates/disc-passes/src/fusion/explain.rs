@@ -196,7 +196,12 @@ impl Explainer<'_> {
         }
         let results = function.results_of(inst);
         let typed = results.iter().map(|&value| format!("{}: {}", self.name(value), function.ty(value)));
-        self.plan.groups.push(PlannedGroup { kind: kind(function, inst), ops, results: typed.collect(), plan: plan::shown(function, inst) });
+        self.plan.groups.push(PlannedGroup {
+            kind: kind(function, inst),
+            ops,
+            results: typed.collect(),
+            plan: plan::shown(function, inst),
+        });
         self.makers.extend(results.iter().map(|&value| (value, (number, false))));
     }
 

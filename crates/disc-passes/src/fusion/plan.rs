@@ -47,9 +47,8 @@ impl ReductionPlan {
     /// # Errors
     /// The op carries none, or one that does not fit the region.
     pub fn read(host: &Function, inst: Inst, group: &Function, solver: &Solver) -> Result<Self, Diagnostic> {
-        let wrong = |why: &str| {
-            Diagnostic::new(Code::E0211, format!("a reduction group {why}")).in_op("fusion").at(host.inst(inst).span)
-        };
+        let wrong =
+            |why: &str| Diagnostic::new(Code::E0211, format!("a reduction group {why}")).in_op("fusion").at(host.inst(inst).span);
         let outputs = returned(group);
         if host.attr(inst, "walks").is_none() {
             return Err(wrong("has no `space`, `reduced` and `walks`, which `fuse` writes"));
@@ -90,7 +89,8 @@ impl ReductionPlan {
     }
 }
 
-/// Decides about the group in the region of `inst`, if it is a reduction, and writes that on the op.
+/// Decides about the group in the region of `inst`, if it is a reduction, and writes that on the
+/// op.
 ///
 /// # Errors
 /// The group is no reduction, which is an error of the pass that made it.

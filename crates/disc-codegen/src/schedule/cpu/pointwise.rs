@@ -123,6 +123,15 @@ struct RowElement {
     computed: Value,
 }
 
+/// The parts of the code of a row.
+struct RowParts<'n> {
+    targets: &'n [Value],
+    inner: &'n Merged,
+    turned: Option<&'n TransposeTiles>,
+    tables: &'n Tables<'n>,
+    held: &'n [RowElement],
+}
+
 impl<'g> Nest<'g> {
     fn of(group: &'g Group<'g>) -> Self {
         let outputs = group.outputs();
@@ -256,14 +265,7 @@ impl<'g> Nest<'g> {
             return inner.size.ceil_div(&Dim::constant(chunk));
         }
         let mut outer = outer.to_vec();
-        let turned = || transposed_run(self.group, &self.space, &self.roots, &self.runs);
-        let run = if self.woven.is_some() { None } else { turned() };
-        let tiled = run.map(|run| {
-            let tiles = outer[run].size.ceil_div(&Dim::constant(TILE));
-            Merged { size: std::mem::replace(&mut outer[run].size, tiles), axis: outer[run].axis }
-        });
-        let turned =
-            tiled.map(|run| TransposeTiles::new(kb, self.group, (&self.space, &self.roots), [run, inner.clone()], self.lanes));
+        let turned = self.transpose_tiles(kb, inner, &mut outer);
         let tile_axis = turned.as_ref().map(|turned| turned.run.axis);
         let inner_from = outer.last().map_or(0, |run| run.axis + 1);
         let outer_axes: Vec<usize> = (0..inner_from).filter(|&axis| Some(axis) != tile_axis).collect();
@@ -279,23 +281,9 @@ impl<'g> Nest<'g> {
         self.know(kb, elements, &at, true);
         let has_rows = lines.is_none() && !tables.are_outer();
         let rows = has_rows.then(|| HoistedRows::new(kb, elements, &self.by_row(), &inner.size, &mut outer)).flatten();
+        let parts = RowParts { targets, inner, turned: turned.as_ref(), tables: &tables, held: &held };
         let row = |kb: &mut KernelBuilder, elements: &mut Elements<'_>, at: &[Index], first: Option<Value>| {
-            let tile = turned.as_ref().map(|turned| (turned, tile_range(kb, &turned.run, at[turned.run.axis])));
-            self.segments(kb, elements, (inner, tile.is_none()), &mut |kb, elements, indices| {
-                let along = |&index: &Index| {
-                    let mut at = at.to_vec();
-                    at[inner.axis] = index;
-                    at
-                };
-                let at: Vec<Vec<Index>> = indices.iter().map(along).collect();
-                at.iter().for_each(|at| tables.recall(kb, elements, at, first));
-                let of_part = held.iter().filter(|held| indices.contains(&held.at));
-                of_part.for_each(|held| elements.seed(held.value, &held.place, held.computed));
-                match &tile {
-                    Some((turned, range)) => self.write_tile(kb, elements, targets, (turned, *range), &at[0]),
-                    None => self.write(kb, elements, targets, &at),
-                }
-            });
+            self.row(kb, elements, &parts, at, first);
         };
         let know = |kb: &mut KernelBuilder, elements: &mut Elements<'_>, at: &[Index]| self.know(kb, elements, at, false);
         if let Some(blocks) = &blocks {
@@ -337,6 +325,37 @@ impl<'g> Nest<'g> {
             false => each_unit(kb, range, &outer, |kb, positions| unit(kb, elements, positions)),
         }
         Dim::product(outer.iter().map(|m| m.size.clone()))
+    }
+
+    /// Splits the outer run that the elements of an operand are contiguous along into tiles, if
+    /// there is one.
+    fn transpose_tiles(&self, kb: &mut KernelBuilder, inner: &Merged, outer: &mut [Merged]) -> Option<TransposeTiles> {
+        let turned = || transposed_run(self.group, &self.space, &self.roots, &self.runs);
+        let run = if self.woven.is_some() { None } else { turned() }?;
+        let tiles = outer[run].size.ceil_div(&Dim::constant(TILE));
+        let run = Merged { size: std::mem::replace(&mut outer[run].size, tiles), axis: outer[run].axis };
+        Some(TransposeTiles::new(kb, self.group, (&self.space, &self.roots), [run, inner.clone()], self.lanes))
+    }
+
+    /// Writes the results of the row, or of the tile of rows, at a position; `first` is the first
+    /// row of its block.
+    fn row(&self, kb: &mut KernelBuilder, elements: &mut Elements<'_>, row: &RowParts<'_>, at: &[Index], first: Option<Value>) {
+        let tile = row.turned.map(|turned| (turned, tile_range(kb, &turned.run, at[turned.run.axis])));
+        self.segments(kb, elements, (row.inner, tile.is_none()), &mut |kb, elements, indices| {
+            let along = |&index: &Index| {
+                let mut at = at.to_vec();
+                at[row.inner.axis] = index;
+                at
+            };
+            let at: Vec<Vec<Index>> = indices.iter().map(along).collect();
+            at.iter().for_each(|at| row.tables.recall(kb, elements, at, first));
+            let of_part = row.held.iter().filter(|held| indices.contains(&held.at));
+            of_part.for_each(|held| elements.seed(held.value, &held.place, held.computed));
+            match &tile {
+                Some((turned, range)) => self.write_tile(kb, elements, row.targets, (turned, *range), &at[0]),
+                None => self.write(kb, elements, row.targets, &at),
+            }
+        });
     }
 
     /// Computes the values that are constant along the row at a position, or constant everywhere:

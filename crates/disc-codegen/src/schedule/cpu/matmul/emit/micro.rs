@@ -7,7 +7,7 @@ use super::{
     partial_sums,
     prefetch::{self, EpiloguePrefetch, FETCHED_ROWS, RowPrefetch},
     staging,
-    step::{Step, starts},
+    step::Step,
     tail_columns, write,
 };
 use crate::{
@@ -21,7 +21,7 @@ use crate::{
         },
     },
 };
-use disc_ir::{Dim, Function, FunctionKind, OpKind, Value};
+use disc_ir::{Function, FunctionKind, OpKind, Value};
 
 /// The only block of rows of a unit reads a panel once: if it has up to so many rows and cores are
 /// wide, the panel is prefetched while it is used, into the first-level cache. Taller blocks leave
@@ -81,40 +81,8 @@ fn accumulate(
     masks: &[Option<Value>],
     ahead: Option<&EpiloguePrefetch>,
 ) -> Vec<Value> {
-    let vectors = masks.len();
-    let operands = &parameters.operands;
-    let spread = if source == Source::Panels || plan.weaves_rows() { plan.word_size() } else { 1 };
-    let width = Dim::constant(i64::from(plan.tile.columns) * spread);
-    let (b, b_step) = match source {
-        Source::Panels => (operands.right(), width),
-        Source::InPlace | Source::Edge | Source::EdgeTail(_) | Source::Wide | Source::Copied => {
-            (operands.right(), plan.shape.k.right.clone())
-        }
-        Source::Int4 | Source::Task | Source::Tail(_) | Source::Along(_) => (operands.panel(), width),
-    };
-    let starts = starts(kb, parameters.left, &plan.shape.m.left, rows);
-    let a = operands.left_rows(plan);
-    let (a_step, b_step) = (kb.dim(&(&plan.shape.k.left * plan.word_size())), kb.dim(&b_step));
-    let pieces = plan.pieces(source);
-    let copy = (source == Source::Copied).then(|| operands.panel());
-    let fetches = matches!(source, Source::InPlace | Source::Copied) && rows > FETCHED_ROWS;
-    let step = Step {
-        plan,
-        a,
-        b,
-        a_step,
-        a_first: None,
-        b_step,
-        b_base: parameters.right,
-        starts,
-        pieces,
-        masks,
-        spread,
-        copy,
-        fetches,
-        fetches_panel: false,
-    };
-    let count = rows as usize * vectors;
+    let step = Step::of(kb, plan, parameters, (source, rows), masks);
+    let count = rows as usize * masks.len();
     let chains = CHAINS.div_ceil(count).next_power_of_two().min(round_steps(plan.tile) as usize);
     let mut sums = step.start(kb, plan.word);
     (1..chains).for_each(|_| sums.extend(step.start(kb, None)));
@@ -129,39 +97,18 @@ fn accumulate(
         .filter(|_| plan.shape.k.size.as_const().is_some());
     let (round, one) = (kb.int(round_steps(plan.tile)), kb.int(1));
     let left = if source == Source::Panels { None } else { RowPrefetch::of_block(kb, plan, parameters, rows) };
-    let staged = plan.stages(rows).then(|| operands.rows());
+    let staged = plan.stages(rows).then(|| parameters.operands.rows());
     let sums = match source {
         _ if source == Source::Panels || staged.is_some() => {
             let unit = if staged.is_some() { kb.int(plan.staged_steps()) } else { round };
             let whole = kb.div(size, unit);
             let whole = kb.mul(whole, unit);
-            let rounds = |kb: &mut KernelBuilder, step: &Step<'_>, next: bool| {
-                partial_sums::in_blocks(kb, plan, [start, whole], block, &sums, &mut |kb, [from, to], sums| {
-                    kb.for_([from, to, round], sums, |kb, k, carried| {
-                        let copied = staged.map(|rows| staging::follow(kb, step, rows, k));
-                        if next {
-                            prefetch::next_panel(kb, plan, parameters, b, k);
-                        }
-                        if let Some(ahead) = ahead {
-                            let row = kb.div(k, round);
-                            ahead.fetch(kb, row);
-                        }
-                        if let Some(left) = &left {
-                            for shift in 0..round_steps(plan.tile) {
-                                let shift = kb.int(shift);
-                                let k = kb.add(k, shift);
-                                left.fetch(kb, k);
-                            }
-                        }
-                        let end = kb.add(k, round);
-                        in_turn(kb, copied.as_ref().unwrap_or(step), chains, [k, end], carried)
-                    })
-                })
-            };
+            let rounds = Rounds { plan, parameters, ahead, left, staged, chains, round, block };
+            let rounds = |kb: &mut KernelBuilder, step: &Step<'_>, next| rounds.emit(kb, step, next, [start, whole], &sums);
             let fetches = source == Source::Panels && rows > FETCHED_ROWS;
             let sums = if fetches && rows <= ALONE_ROWS && group.target.has_wide_cores() {
                 // All lines of the next panel in one pass: there is no other block.
-                let lines = kb.int(prefetch::round_lines(kb, plan, b));
+                let lines = kb.int(prefetch::round_lines(kb, plan, step.b));
                 let only = kb.compare("GE", parameters.fetches, lines);
                 let alone = Step { fetches_panel: true, starts: step.starts.clone(), pieces: step.pieces.clone(), ..step };
                 kb.if_(only, |kb| rounds(kb, &alone, false), |kb| rounds(kb, &step, true))
@@ -189,6 +136,49 @@ fn accumulate(
         }),
     };
     (0..count).map(|i| (1..chains).fold(sums[i], |sum, chain| kb.map(OpKind::Add, &[sum, sums[chain * count + i]]))).collect()
+}
+
+/// The loop over whole rounds of steps.
+struct Rounds<'a> {
+    plan: &'a MatmulPlan,
+    parameters: &'a Parameters,
+    ahead: Option<&'a EpiloguePrefetch>,
+    left: Option<RowPrefetch>,
+    /// The memory that rows are staged in.
+    staged: Option<Value>,
+    chains: usize,
+    /// Steps of a round.
+    round: Value,
+    block: Option<i64>,
+}
+
+impl Rounds<'_> {
+    /// Emits the rounds of a range; `next` prefetches lines of the next panel.
+    fn emit(&self, kb: &mut KernelBuilder, step: &Step<'_>, next: bool, range: [Value; 2], sums: &[Value]) -> Vec<Value> {
+        partial_sums::in_blocks(kb, self.plan, range, self.block, sums, &mut |kb, [from, to], sums| {
+            kb.for_([from, to, self.round], sums, |kb, k, carried| self.one(kb, step, next, k, carried))
+        })
+    }
+
+    fn one(&self, kb: &mut KernelBuilder, step: &Step<'_>, next: bool, k: Value, carried: &[Value]) -> Vec<Value> {
+        let copied = self.staged.map(|rows| staging::follow(kb, step, rows, k));
+        if next {
+            prefetch::next_panel(kb, self.plan, self.parameters, step.b, k);
+        }
+        if let Some(ahead) = self.ahead {
+            let row = kb.div(k, self.round);
+            ahead.fetch(kb, row);
+        }
+        if let Some(left) = &self.left {
+            for shift in 0..round_steps(self.plan.tile) {
+                let shift = kb.int(shift);
+                let k = kb.add(k, shift);
+                left.fetch(kb, k);
+            }
+        }
+        let end = kb.add(k, self.round);
+        in_turn(kb, copied.as_ref().unwrap_or(step), self.chains, [k, end], carried)
+    }
 }
 
 /// Emits the steps from `low` to `high`, a multiple of `chains` apart: each adds to its own sums in

@@ -1,9 +1,13 @@
 //! One step of a micro-kernel along the sums.
-use super::dot_words;
+use super::{dot_words, parameters::Parameters, prefetch::FETCHED_ROWS};
 use crate::{
     element::matmul::multiply_add,
     kernel::KernelBuilder,
-    schedule::cpu::matmul::plan::{MatmulPlan, dot_word::DotWord, source::Piece},
+    schedule::cpu::matmul::plan::{
+        MatmulPlan,
+        dot_word::DotWord,
+        source::{Piece, Source},
+    },
     target::CpuModel,
 };
 use disc_ir::{Attr, Dim, OpKind, Value};
@@ -41,7 +45,49 @@ pub(in crate::schedule) struct Step<'p> {
     pub(in crate::schedule) fetches_panel: bool,
 }
 
-impl Step<'_> {
+impl<'p> Step<'p> {
+    /// Prepares the steps of a block of `rows` rows and the panel that `masks` has the lanes of.
+    pub(in crate::schedule) fn of(
+        kb: &mut KernelBuilder,
+        plan: &'p MatmulPlan,
+        parameters: &Parameters,
+        (source, rows): (Source, u32),
+        masks: &'p [Option<Value>],
+    ) -> Self {
+        let operands = &parameters.operands;
+        let spread = if source == Source::Panels || plan.weaves_rows() { plan.word_size() } else { 1 };
+        let width = Dim::constant(i64::from(plan.tile.columns) * spread);
+        let (b, b_step) = match source {
+            Source::Panels => (operands.right(), width),
+            Source::InPlace | Source::Edge | Source::EdgeTail(_) | Source::Wide | Source::Copied => {
+                (operands.right(), plan.shape.k.right.clone())
+            }
+            Source::Int4 | Source::Task | Source::Tail(_) | Source::Along(_) => (operands.panel(), width),
+        };
+        let starts = starts(kb, parameters.left, &plan.shape.m.left, rows);
+        let a = operands.left_rows(plan);
+        let (a_step, b_step) = (kb.dim(&(&plan.shape.k.left * plan.word_size())), kb.dim(&b_step));
+        let pieces = plan.pieces(source);
+        let copy = (source == Source::Copied).then(|| operands.panel());
+        let fetches = matches!(source, Source::InPlace | Source::Copied) && rows > FETCHED_ROWS;
+        Step {
+            plan,
+            a,
+            b,
+            a_step,
+            a_first: None,
+            b_step,
+            b_base: parameters.right,
+            starts,
+            pieces,
+            masks,
+            spread,
+            copy,
+            fetches,
+            fetches_panel: false,
+        }
+    }
+
     pub(in crate::schedule) fn emit(&self, kb: &mut KernelBuilder, k: Value, sums: &[Value]) -> Vec<Value> {
         let plan = self.plan;
         let from = kb.mul(k, self.b_step);
