@@ -117,6 +117,16 @@ def test_everything_is_put_back():
     assert not any(registry.is_active(override.scope) for override in registry.table())
 
 
+def test_nothing_stays_if_an_override_cannot_be_put_in_place(monkeypatch):
+    missing = registry.Override(torch, "no_such_function", lambda: None, "tests an owner that lacks the name")
+    before = places()
+    with monkeypatch.context() as patch:
+        patch.setattr(registry, "_registered", [*registry._registered, missing])
+        with pytest.raises(AttributeError, match="no_such_function"), registry.overridden("capture"):
+            pass
+    assert all(a is b or a == b for a, b in zip(places(), before, strict=True))
+
+
 class Raises(nn.Module):
     def forward(self, x):
         raise RuntimeError("never")

@@ -88,7 +88,11 @@ def overridden(scope: str) -> Iterator[None]:
     """Within it the overrides of the scope hold in this thread."""
     with _lock:
         if not _inside.total():
-            _undo.extend(map(_put_in_place, _registered))
+            try:
+                _undo.extend(map(_put_in_place, _registered))
+            except BaseException:
+                _put_back()
+                raise
         _inside[scope] += 1
     _thread.scopes[scope] += 1
     try:
@@ -98,9 +102,13 @@ def overridden(scope: str) -> Iterator[None]:
         with _lock:
             _inside[scope] -= 1
             if not _inside.total():
-                # The last first: one may have replaced what another put in place.
-                while _undo:
-                    _undo.pop()()
+                _put_back()
+
+
+def _put_back() -> None:
+    """Restores everything, the last first: one may have replaced what another put in place."""
+    while _undo:
+        _undo.pop()()
 
 
 def _put_in_place(override: Override) -> Callable[[], None]:
