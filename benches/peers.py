@@ -25,7 +25,7 @@ Call = Callable[[tuple[torch.Tensor, ...]], list]
 #: True if disc is told nothing about sizes; else it is told which of them differ, and which are
 #: equal.
 ALL_DIMS = False
-#: How disc stores matrices of weights; the others keep what the model has.
+#: The form in which disc stores matrices of weights; the others keep the model's.
 WEIGHTS = "exact"
 
 

@@ -24,9 +24,9 @@ import time
 from pathlib import Path
 
 HERE = Path(__file__).parent
-#: What results may differ from eager's by a form of weights, relative to the largest.
+#: The allowed difference from eager by a form of weights, relative to the largest result.
 ERRORS = {"exact": 1e-3, "bf16": 3e-2, "int8": 3e-2, "int4": 0.3}
-#: What disc computes, with weights as they are asked for.
+#: The columns that disc computes, with weights in the requested form.
 OURS = ("disc", "static")
 SUITES = ("bert", "streams", "memory", "matmul", "attention", "conv", "index")
 

@@ -10,7 +10,7 @@ from disc.torch import coverage
 from disc.torch.lowering.table import TABLE
 from torch_rows import ROWS
 
-#: Where ops are declared that are not torch's own.
+#: The modules that declare ops which are not torch's own.
 EXTENSIONS = {"transformers": "transformers.integrations.moe"}
 ROOT = Path(__file__).parent.parent
 

@@ -12,7 +12,7 @@ from disc.torch.lowering.table import serves
 from model_check import Function
 from torch.nn import functional as F
 
-#: What is computed, and shapes of inputs; the first ones are the example.
+#: A function, and shapes of its inputs; the first ones are the example.
 CASES = {
     "tensordot": (
         lambda x, y: torch.tensordot(x, y, dims=([1, 2], [0, 1])),

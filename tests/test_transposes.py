@@ -89,7 +89,7 @@ def as_map(x):
     return x[:, 1:].transpose(1, 2).reshape(b, c, 2, n // 2) * 1.5
 
 
-#: What loops turn: parts of a tensor, and views of what is turned, which are written first.
+#: Transposes in pointwise groups: of parts of a tensor, and of views, which are written first.
 LOOPS = {
     "part of the rows": (lambda x: x[:, 1:].transpose(1, 2) * 2, 1),
     "part of both": (lambda x: x[:, 1:, :-1].transpose(1, 2).tanh(), 1),

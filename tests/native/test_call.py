@@ -143,7 +143,7 @@ def fake() -> torch.Tensor:
     return FakeTensorMode().from_tensor(torch.ones(2, 2))
 
 
-#: What the message says -> the tensor.
+#: The tensor by a part of its message.
 BAD = {
     "requires a gradient": lambda: torch.ones(2, 2, requires_grad=True),
     "negated view": lambda: torch.ones(2, 2, dtype=torch.complex64).conj().imag,

@@ -64,15 +64,15 @@ class Row:
     args: tuple
     kwargs: dict[str, Any] = field(default_factory=dict)
     dtypes: tuple[str, ...] = FLOATS
-    #: Whether the run with NaN and infinities compares.
+    #: False if the run with NaN and infinities does not compare.
     special: bool = True
     note: str = ""
     tolerance: float | None = None
     bindings: tuple[dict[str, int], ...] = BINDINGS
-    #: How many of the op's results the module returns: the others are for training alone. All where
-    #: it is None.
+    #: The number of the op's results that the module returns: the others are for training alone.
+    #: All if it is None.
     results: int | None = None
-    #: Whether torch itself reads strided inputs right.
+    #: False if torch itself reads strided inputs wrongly.
     strided: bool = True
 
     @property

@@ -68,11 +68,15 @@ fn python(text: &str) -> Vec<Comment<'_>> {
     // The open string of several lines: true for a docstring, false for one that is assigned or
     // passed.
     let mut open = None;
+    let mut is_attribute = false;
     for (line, whole) in (1..).zip(text.lines()) {
         let trimmed = whole.trim_start();
         let start = trimmed.strip_prefix(['r', 'f']).unwrap_or(trimmed).strip_prefix(QUOTES);
-        let begins = start.filter(|_| open.is_none());
         let is_hash = open.is_none() && trimmed.starts_with('#');
+        // The comment of an attribute documents it, as a docstring does.
+        let attribute = trimmed.strip_prefix("#: ").filter(|_| is_hash);
+        let begins = start.filter(|_| open.is_none()).or(attribute.filter(|_| !is_attribute));
+        is_attribute = attribute.is_some();
         if open == Some(true) || begins.is_some() || is_hash {
             comments.push(Comment { line, whole, begins });
         }
@@ -99,6 +103,7 @@ mod tests {
         for word in QUESTIONS {
             assert_eq!(found("a.rs", &format!("struct S;\n/// {word}, then.\nfn f() {{}}\n")), [("doc-question", 2)]);
             assert_eq!(found("a.py", &format!("def f():\n    \"\"\"{word} it is.\"\"\"\n")), [("doc-question", 2)]);
+            assert_eq!(found("a.py", &format!("x = 1\n#: {word} it is.\n#: {word} else.\n")), [("doc-question", 2)]);
         }
         assert_eq!(found("a.rs", "// What follows is plain.\n/// Whatever it is.\n"), []);
         assert_eq!(found("a.py", "\"\"\"Counts.\n\n    What it counts.\n\"\"\"\nx = \"\"\"What\"\"\"\n"), []);

@@ -472,7 +472,7 @@ class Walk:
     def environment(self) -> None:
         if "environ" not in self.done:
             self.done.add("environ")
-            # What disc itself reads decides no capture.
+            # Variables of disc itself decide no capture.
             asked = (pair for pair in sorted(os.environ.items()) if not pair[0].startswith("DISC_"))
             self.put({k: v for k, v in asked if k not in _FLEETING})
 

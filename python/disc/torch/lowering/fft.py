@@ -50,7 +50,7 @@ def c2r(b, z, dims, normalization, n):
         z = _turned(b, z, axis, forward=False)
     half = z.re.shape[last]
     cosines, sines = _waves(b, half, n, n, dtype)
-    # What is not in the middle of the spectrum, nor first in it, is there twice.
+    # Each frequency is there twice, except the first and the one in the middle.
     row = b.iota([half], 0, "i64")
     single = b.op("or", _equals(b, row, 0), _equals(b, b.mul(row, 2), n))
     times = b.select(single, b.lift(1.0, dtype), b.lift(2.0, dtype))

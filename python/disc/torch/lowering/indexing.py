@@ -358,7 +358,7 @@ def masked_scatter(b, x, mask, source):
     b.require_true(enough, "masked_scatter: expected as many elements of source as ones in mask")
     source = b.reshape(source, [count])
     if not is_int(count) or count == 0:
-        # Where nothing is marked, there may be nothing to take.
+        # If nothing is marked, there may be nothing to take.
         source = b.pad(source, b.lift(0, source.dtype), [0], [greatest(1 - count, 0)])
     picked = b.take(source, 0, b.select(flat, order, b.lift(0, "i64")), bounds="clamp")
     return b.select(mask, b.reshape(picked, x.shape), x)
@@ -493,7 +493,7 @@ def histc(b, x, bins=100, min=0, max=0):
         low, high = _range_of(b, flat, low)
     place = b.op("floor", b.div(b.mul(b.sub(flat, low), bins), b.sub(high, low)))
     inside = b.op("and", b.compare("GE", flat, low), b.compare("LE", flat, high))
-    # What lies outside is left out, and so is NaN.
+    # Values outside of the range are left out, and so is NaN.
     place = b.select(inside, b.minimum(place, bins - 1), b.lift(bins, dtype))
     return _added_rows(
         b, b.full(0, [bins], b.dtype), b.convert(place, "i64"), b.full(1, flat.shape, b.dtype), "add"

@@ -99,7 +99,7 @@ def nll_loss(b, x, target, weight=None, reduction=1, ignore_index=-100):
 def _of_classes(b, logs, target, weight, reduction, ignore_index, axis: int):
     kept, share = _kept(b, logs, target, weight, ignore_index)
     picked = b.squeeze(indexing.elements_along(b, logs, axis, b.unsqueeze(kept, axis)), axis)
-    # What is ignored may be infinite.
+    # Ignored elements may be infinite.
     valid = _valid(b, target, ignore_index)
     loss = b.select(valid, b.mul(b.neg(picked), share), b.lift(0, logs.dtype))
     return _mean_by(b, loss, share, reduction)

@@ -297,7 +297,7 @@ def pairwise_norm(b, x, p=2.0):
 
 def _norm_last(b, x, p):
     if p == 0:
-        # How many differ; a difference that is NaN is no number of them.
+        # Counts the elements that differ; a difference of NaN makes the count NaN.
         x = b.minimum(b.op("ceil", x), 1.0)
         return b.sum(x, [len(x.shape) - 1])
     return norm_of(b, x, p, [len(x.shape) - 1], False)

@@ -153,7 +153,7 @@ def _linear_axis(b, x, axis, out, scale, factor, *, align_corners):
     size, dtype = x.shape[axis], "f64" if x.dtype == "f64" else "f32"
     place = b.maximum(_places(b, size, out, align_corners, scale, dtype, own_ways=(1,)), 0.0)
     low = b.minimum(b.convert(b.op("floor", place), "i64"), b.lift(size - 1, "i64"))
-    # Where torch copies cells, the next one is not read, with a weight of 0: it may be no number.
+    # For cells that torch copies, the next one has weight 0 and is not read: it may be NaN.
     step = b.select(
         b.compare("EQ", b.lift(out, "i64"), b.lift(size, "i64")), b.lift(0, "i64"), b.lift(1, "i64")
     )
