@@ -1,7 +1,7 @@
 //! Writes the choice among the versions of a group in a host program, the launches of each, and the
 //! memory that they share.
 //!
-//! A guard is a list of conditions, which are checked in their order; the versions are nested
+//! All conditions of a guard are evaluated; its version runs if all hold. The versions are nested
 //! `if`s, and the last branch has no guard. Memory shared by launches is at the end of the arena,
 //! behind all values; the next group uses it again.
 use crate::schedule::{self, Argument, Condition, Launch, Version, Work};

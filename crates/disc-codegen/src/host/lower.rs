@@ -19,7 +19,7 @@ use crate::{
     target::{Compilation, Target},
 };
 use disc_ir::{Attr, Block, Builder, Diagnostic, Function, FunctionKind, FusionKind, Inst, Module, OpKind, Solver};
-use disc_passes::fusion::ReductionPlan;
+use disc_passes::fusion::{ReductionPlan, plan};
 use std::{collections::HashMap, sync::Arc};
 
 /// A module of kernels and host programs, with what its messages need.
@@ -173,16 +173,17 @@ impl Lowering<'_> {
         // A group that writes over an input updates a part of it.
         let is_update = kind == FusionKind::Pointwise && memory[inputs..].iter().any(|output| memory[..inputs].contains(output));
         let form = if is_update { "update" } else { kind.name() };
-        let key = structure(&function, form);
+        // Equal groups have equal plans, unless somebody wrote another one into the text.
+        let key = structure(&function, form) + &plan::shown(host, inst).unwrap_or_default();
         if !self.known.contains_key(&key) {
             let variant = if self.is_variant { "variant_" } else { "" };
             let name = format!("k{}_{variant}{form}", self.known.len());
             let first_site = self.sites.len() as i64 + 1;
             let whole = Group { first_site, ..Group::new(&function, solver.clone(), &name, self.target) };
             let is_reduction = kind == FusionKind::Reduction;
-            let plan = is_reduction.then(|| ReductionPlan::read(host, inst, &function, solver)).transpose()?;
-            let request = Request { kind, plan: plan.as_ref(), is_update, offers: self.offers };
-            let (scheduled, reason) = self.scheduler.schedule(&whole, request);
+            let decided = is_reduction.then(|| ReductionPlan::read(host, inst, &function, solver)).transpose()?;
+            let request = Request { kind, plan: decided.as_ref(), is_update, offers: self.offers };
+            let (scheduled, reason) = self.scheduler.schedule(&whole, request)?;
             self.notes.extend(reason.map(|reason| format!("{name}: {reason}")));
             let known = self.keep(scheduled, &name);
             self.known.insert(key.clone(), known);

@@ -8,7 +8,37 @@ use disc_passes::fusion::ReductionPlan;
 pub trait Scheduler {
     /// Returns the code of a group, and the reason if it is not the code that its kind promises.
     /// Every group has code: a loop over each output computes any.
-    fn schedule(&self, group: &Group<'_>, request: Request<'_>) -> (Versioned, Option<String>);
+    ///
+    /// # Errors
+    /// A group whose plan is missing or wrong, which is an error of the compiler.
+    fn schedule(&self, group: &Group<'_>, request: Request<'_>) -> Result<(Versioned, Option<String>), Diagnostic>;
+}
+
+/// The reason that a group does not get the code of its kind.
+#[derive(Clone, Debug)]
+pub enum Refusal {
+    /// The target has no schedule for it: loops compute it.
+    NoSchedule(String),
+    /// Its plan is missing or wrong.
+    BadPlan(Diagnostic),
+}
+
+impl From<String> for Refusal {
+    fn from(reason: String) -> Self {
+        Self::NoSchedule(reason)
+    }
+}
+
+impl From<&str> for Refusal {
+    fn from(reason: &str) -> Self {
+        Self::NoSchedule(reason.into())
+    }
+}
+
+impl From<Diagnostic> for Refusal {
+    fn from(error: Diagnostic) -> Self {
+        Self::BadPlan(error)
+    }
 }
 
 /// The kind of code that is requested for a group.

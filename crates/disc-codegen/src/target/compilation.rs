@@ -3,8 +3,8 @@
 //! Invariants:
 //! - host programs run on a CPU;
 //! - a device that is a CPU is the host itself: `device == host`;
-//! - text and value are one to one: a pair prints as `nvptx:sm_90 on x86-64-v3`, a CPU alone as its
-//!   own name, so that the text of a pair is a cache key with both targets.
+//! - equal pairs print alike, and a pair is parsed from what it prints: `nvptx:sm_90 on x86-64-v3`,
+//!   a CPU alone as its own name; so the text of a pair is a cache key with both targets.
 use super::{Target, TargetError};
 use std::{fmt, str::FromStr};
 

@@ -185,5 +185,10 @@ mod tests {
     fn what_the_neutral_model_plans_suits_cpus() {
         let (cpu, neutral) = (model("x86-64-v3"), NeutralModel::default());
         assert!(neutral.most_taps() <= cpu.most_taps() && neutral.unit_rows() == cpu.unit_rows());
+        let numbers = |model: &dyn CostModel| {
+            let columns = [model.few_columns(), model.short_row(), model.vector_columns(), model.cached_elements()];
+            (columns, [model.page_bytes(), model.cache_ways(), model.line_bytes()], model.most_tensors())
+        };
+        assert_eq!(numbers(&neutral), numbers(&cpu));
     }
 }

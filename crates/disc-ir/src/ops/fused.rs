@@ -104,7 +104,8 @@ op! {
     /// its results are written to the last operands.
     /// (C2) A group of kind `reduction` carries the decision of the fusion pass: `space` has the
     /// sizes that it walks, `reduced` its axes that are reduced, and `walks`, for each result, the
-    /// number of the walk that writes it, or -1 for a result with one element for each row.
+    /// number of the walk that writes it, at most 63, or -1 for a result with one element for each
+    /// row.
     /// (C3) `orders` has, for each result in turn, the axes of `space` in the order in which the
     /// result is stored; it is absent if all are stored in the order of `space`.
     Fusion = "fusion"(inputs: many(ANY)) {
@@ -137,8 +138,15 @@ fn check_plan(cx: &InferCx<'_>, results: usize) -> Result<(), crate::diag::Diagn
     if !reduced.iter().all(is_axis) || !reduced.is_sorted_by(|a, b| a < b) {
         return Err(cx.error(Code::E0209, 2, "`reduced` must hold axes of `space` in increasing order"));
     }
-    if !walks.is_empty() && walks.len() != results {
+    let is_reduction = cx.word("kind") == FusionKind::Reduction.name();
+    if !is_reduction && ["space", "reduced", "walks", "orders"].iter().any(|name| cx.has(name)) {
+        return Err(cx.error(Code::E0209, 2, "only a group of kind `reduction` carries a decision"));
+    }
+    if cx.has("walks") && walks.len() != results {
         return Err(cx.error(Code::E0209, 2, format!("`walks` has {} numbers for {results} results", walks.len())));
+    }
+    if !walks.iter().all(|walk| (-1..64).contains(walk)) {
+        return Err(cx.error(Code::E0209, 2, "a number of `walks` must be from -1 to 63"));
     }
     let is_order = |order: &[i64]| (0..space.len() as i64).all(|axis| order.contains(&axis));
     if !orders.is_empty() && (orders.len() != results * space.len() || !orders.chunks(space.len().max(1)).all(is_order)) {

@@ -14,7 +14,7 @@ impl Grouping<'_> {
     /// those without loss and without other users.
     pub(super) fn absorb_conversions(&mut self, cx: &mut PassCx) {
         for i in 0..self.insts.len() {
-            if self.roles[i] != Role::Contraction {
+            if self.roles[i] != Role::Matmul {
                 continue;
             }
             for source in self.sources[i].clone() {
@@ -33,7 +33,7 @@ impl Grouping<'_> {
 
     fn is_widening(&self, inst: disc_ir::Inst) -> bool {
         let function = self.function;
-        if self.role_of.get(&inst) != Some(&Role::Loop) || function.kind_of(inst) != OpKind::Convert {
+        if self.role_of.get(&inst) != Some(&Role::Pointwise) || function.kind_of(inst) != OpKind::Convert {
             return false;
         }
         let (from, to) = (function.ty(function.operands(inst)[0]).dtype(), function.ty(function.result(inst)).dtype());
@@ -43,7 +43,7 @@ impl Grouping<'_> {
     /// Takes elementwise users into the groups of matmuls.
     pub(super) fn absorb_epilogues(&mut self, cx: &mut PassCx) {
         for i in 0..self.insts.len() {
-            if matches!(self.roles[i], Role::Contraction | Role::Window) && self.group(i).insts.len() == 1 {
+            if matches!(self.roles[i], Role::Matmul | Role::Window) && self.group(i).insts.len() == 1 {
                 let taken = self.epilogue(i);
                 if !taken.is_empty() && !cx.spend_on("fuse-epilogue") {
                     return;
@@ -172,7 +172,7 @@ impl Grouping<'_> {
                 if !outside || !seen.insert(source) {
                     continue;
                 }
-                if self.roles[source] == Role::Contraction {
+                if self.roles[source] == Role::Matmul {
                     found.insert(source);
                 } else if self.function.def(self.insts[source]).has(Trait::Elementwise) {
                     stack.push(source);

@@ -216,9 +216,7 @@ impl Explainer<'_> {
             let value = self.name(operand);
             let reason = match (groups.get(&from), self.between(from, &sources)) {
                 (None, _) => Reason::Schedule(format!("g{number} is in a branch or a loop that g{from} is not in")),
-                (_, Some(middle)) => {
-                    Reason::Schedule(format!("g{middle} lies between: it needs g{from}, and g{number} needs it"))
-                }
+                (_, Some(middle)) => Reason::Schedule(format!("g{middle} is between: it needs g{from}, and g{number} needs it")),
                 (Some(&maker), None) => self.apart(maker, inst, viewed.then_some(&*value)),
             };
             self.plan.edges.push(Edge { from, to: number, value, reason });
@@ -326,7 +324,7 @@ impl Explainer<'_> {
 
     fn main_op(&self, inst: Inst) -> &'static str {
         let inner = members(self.function, inst);
-        let single = inner.iter().find(|&&i| matches!(role(self.function, &self.solver, i), Role::Single | Role::Scan));
+        let single = inner.iter().find(|&&i| matches!(role(self.function, &self.solver, i), Role::Standalone | Role::Scan));
         single.map_or("fusion", |&i| self.function.def(i).name)
     }
 

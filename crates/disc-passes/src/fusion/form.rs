@@ -1,7 +1,7 @@
 //! Decides if a set of ops is one kernel, and of which form; the only place that does.
 //!
-//! There are three forms. A *pointwise* group (`loop`) computes values of one space, element by
-//! element. A *reduction* group (`row`) has reductions over the same axes of one space; its outputs
+//! There are three forms. A *pointwise* group computes values of one space, element by
+//! element. A *reduction* group has reductions over the same axes of one space; its outputs
 //! have all axes of the space or those that are kept. Operands may have any shape: they are
 //! computed where they are read, if that repeats no costly work. A *scan* group is a pointwise
 //! group over the shape of its one scan.

@@ -39,12 +39,12 @@ fn fuse_block(function: &mut Function, block: Block, solver: &Arc<Solver>, cx: &
     grouping.absorb_conversions(cx);
     grouping.merge_horizontally(cx);
     grouping.absorb_narrowings(cx);
-    grouping.merge_rows(cx);
+    grouping.merge_reductions(cx);
     grouping.merge_scans(cx);
-    grouping.merge_loops(cx);
+    grouping.merge_pointwise(cx);
     // A reduction may fuse with a pointwise group of several ops although none of them alone has
     // its shape.
-    grouping.merge_rows(cx);
+    grouping.merge_reductions(cx);
     grouping.merge_joined(cx);
     grouping.merge_beside(cx);
     grouping.sink_cheap(cx);

@@ -196,14 +196,14 @@ impl<'f> Grouping<'f> {
         let mut found = Vec::new();
         for members in self.groups.into_iter().flatten() {
             let kind = match members.role {
-                Role::Loop => FusionKind::Pointwise,
-                Role::Row => FusionKind::Reduction,
-                Role::Contraction => FusionKind::Matmul,
+                Role::Pointwise => FusionKind::Pointwise,
+                Role::Reduction => FusionKind::Reduction,
+                Role::Matmul => FusionKind::Matmul,
                 Role::Window if members.insts.iter().any(|&i| self.function.kind_of(self.insts[i]) == OpKind::Convolution) => {
                     FusionKind::Convolution
                 }
                 Role::Window => FusionKind::Pooling,
-                Role::Scan | Role::Single => FusionKind::Standalone,
+                Role::Scan | Role::Standalone => FusionKind::Standalone,
                 Role::Free | Role::View | Role::Outside => continue,
             };
             found.push(Group { kind, insts: members.insts.iter().map(|&i| self.insts[i]).collect() });

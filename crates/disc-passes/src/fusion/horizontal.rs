@@ -64,7 +64,7 @@ impl Grouping<'_> {
     /// The rows, and all attributes except the number of columns: these must be equal.
     fn rows_and_form(&self, i: usize) -> Option<(Value, String)> {
         let inst = self.insts[i];
-        if self.roles[i] != Role::Contraction {
+        if self.roles[i] != Role::Matmul {
             return None;
         }
         let Some(Attr::Dim(_)) = self.function.attr(inst, "packed_columns") else { return None };

@@ -12,17 +12,17 @@ pub(super) enum Role {
     /// A view of memory: outside of groups, unless its operand is computed in one.
     View,
     /// Computed element by element.
-    Loop,
+    Pointwise,
     /// A reduction.
-    Row,
+    Reduction,
     /// A scan, which fuses with pointwise ops before and after it.
     Scan,
     /// A matmul.
-    Contraction,
+    Matmul,
     /// A sliding window: a convolution in groups, or pooling.
     Window,
     /// Has a schedule of its own; never fused.
-    Single,
+    Standalone,
     /// Computed by no kernel: control flow, weights, the end of the block.
     Outside,
 }
@@ -41,11 +41,11 @@ pub(super) fn roles(function: &Function, solver: &Solver, block: Block) -> HashM
     // Users come first: an op that is copied into all its users may pass this on to its operands.
     let in_groups = |found: &HashMap<Inst, Role>, inst: Inst| {
         let users = function.results_of(inst).iter().flat_map(|r| users.get(r).into_iter().flatten());
-        users.into_iter().all(|user| matches!(found.get(user), Some(Role::Free | Role::Loop | Role::Row | Role::Scan)))
+        users.into_iter().all(|user| matches!(found.get(user), Some(Role::Free | Role::Pointwise | Role::Reduction | Role::Scan)))
     };
     let in_products = |found: &HashMap<Inst, Role>, inst: Inst| {
         let users = function.results_of(inst).iter().flat_map(|r| users.get(r).into_iter().flatten());
-        users.into_iter().all(|user| matches!(found.get(user), Some(Role::Free | Role::Contraction)))
+        users.into_iter().all(|user| matches!(found.get(user), Some(Role::Free | Role::Matmul)))
     };
     let users_of = |inst: Inst| function.results_of(inst).iter().flat_map(|r| users.get(r).into_iter().flatten()).copied();
     for &inst in insts.iter().rev() {
@@ -63,7 +63,7 @@ pub(super) fn roles(function: &Function, solver: &Solver, block: Block) -> HashM
             && (repeats_lines(function, solver, inst)
                 || repeat_of(function, solver, inst).is_some()
                     && users_of(inst).all(|user| leaves_neighbours(function, user) && !spreads(function, solver, user)));
-        if is_read && found[&inst] == Role::Loop || is_repeat {
+        if is_read && found[&inst] == Role::Pointwise || is_repeat {
             found.insert(inst, Role::Free);
         }
     }
@@ -71,7 +71,7 @@ pub(super) fn roles(function: &Function, solver: &Solver, block: Block) -> HashM
     for &inst in insts.iter().rev() {
         let users = function.results_of(inst).iter().flat_map(|r| users.get(r).into_iter().flatten());
         let users: Vec<Inst> = users.copied().collect();
-        if let (Role::Loop, [user]) = (found[&inst], &users[..])
+        if let (Role::Pointwise, [user]) = (found[&inst], &users[..])
             && is_read_by_scatter(function, *user, inst)
         {
             found.insert(inst, Role::Free);
@@ -84,8 +84,8 @@ pub(super) fn roles(function: &Function, solver: &Solver, block: Block) -> HashM
         let repeats = matches!(function.kind_of(inst), OpKind::Reshape | OpKind::BroadcastInDim);
         if found[&inst] == Role::Free && repeats && users().any(returned) {
             let source = function.operands(inst).first().and_then(|&v| function.defining(v)).and_then(|i| found.get(&i));
-            if matches!(source, Some(Role::Loop | Role::Row)) {
-                found.insert(inst, Role::Loop);
+            if matches!(source, Some(Role::Pointwise | Role::Reduction)) {
+                found.insert(inst, Role::Pointwise);
             }
         }
     }
@@ -115,7 +115,7 @@ fn is_read_by_scatter(function: &Function, scatter: Inst, inst: Inst) -> bool {
 /// Returns true if an op computes each element from those of its own position, or is no work of a
 /// loop.
 pub(super) fn leaves_position(function: &Function, solver: &Solver, inst: Inst) -> bool {
-    role(function, solver, inst) != Role::Loop || function.def(inst).has(Trait::Elementwise)
+    role(function, solver, inst) != Role::Pointwise || function.def(inst).has(Trait::Elementwise)
 }
 
 /// Returns true if neighbours along the last dimension of the result are neighbours in the operand.
@@ -241,12 +241,12 @@ pub(super) fn role(function: &Function, solver: &Solver, inst: Inst) -> Role {
         OpKind::UnpackInt4 => Role::Free,
         OpKind::Reshape if only_ones_differ(function, solver, inst) => Role::Free,
         OpKind::Reshape => Role::View,
-        OpKind::Reduce => Role::Row,
+        OpKind::Reduce => Role::Reduction,
         OpKind::Cumulative => Role::Scan,
-        OpKind::DotGeneral => Role::Contraction,
+        OpKind::DotGeneral => Role::Matmul,
         OpKind::Convolution | OpKind::ReduceWindow if function.results_of(inst).len() == 1 => Role::Window,
         // Another name of its first operand.
-        OpKind::Winograd => Role::Loop,
+        OpKind::Winograd => Role::Pointwise,
         OpKind::Concatenate
         | OpKind::DynamicSlice
         | OpKind::DynamicUpdateSlice
@@ -254,7 +254,7 @@ pub(super) fn role(function: &Function, solver: &Solver, inst: Inst) -> Role {
         | OpKind::Pad
         | OpKind::Reverse
         | OpKind::Slice
-        | OpKind::Transpose => Role::Loop,
+        | OpKind::Transpose => Role::Pointwise,
         OpKind::Constant
         | OpKind::Weight
         | OpKind::Return
@@ -264,8 +264,8 @@ pub(super) fn role(function: &Function, solver: &Solver, inst: Inst) -> Role {
         | OpKind::Assert
         | OpKind::BindDim
         | OpKind::Fusion => Role::Outside,
-        kind if kind.def().has(Trait::Elementwise) => Role::Loop,
-        _ => Role::Single,
+        kind if kind.def().has(Trait::Elementwise) => Role::Pointwise,
+        _ => Role::Standalone,
     }
 }
 

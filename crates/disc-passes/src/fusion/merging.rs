@@ -27,17 +27,17 @@ struct GroupMemory {
 
 impl Grouping<'_> {
     /// Merges reductions with each other and with pointwise groups around them.
-    pub(super) fn merge_rows(&mut self, cx: &mut PassCx) {
+    pub(super) fn merge_reductions(&mut self, cx: &mut PassCx) {
         self.merge_edges(&mut || cx.spend_on("fuse-rows"), |a, b| {
-            let fusible = |role| matches!(role, Role::Loop | Role::Row);
-            fusible(a) && fusible(b) && (a == Role::Row || b == Role::Row)
+            let fusible = |role| matches!(role, Role::Pointwise | Role::Reduction);
+            fusible(a) && fusible(b) && (a == Role::Reduction || b == Role::Reduction)
         });
     }
 
     /// Merges scans with pointwise groups before and after them.
     pub(super) fn merge_scans(&mut self, cx: &mut PassCx) {
         self.merge_edges(&mut || cx.spend_on("fuse-scans"), |a, b| {
-            matches!((a, b), (Role::Scan, Role::Loop) | (Role::Loop, Role::Scan))
+            matches!((a, b), (Role::Scan, Role::Pointwise) | (Role::Pointwise, Role::Scan))
         });
     }
 
@@ -46,7 +46,7 @@ impl Grouping<'_> {
     pub(super) fn absorb_narrowings(&mut self, cx: &mut PassCx) {
         for i in 0..self.insts.len() {
             let &[user] = &self.users[i][..] else { continue };
-            let is_scan = self.group(i).role == Role::Scan && self.group(user).role == Role::Loop;
+            let is_scan = self.group(i).role == Role::Scan && self.group(user).role == Role::Pointwise;
             if !is_scan || self.group(user).insts.len() > 1 || !self.is_narrowing(self.insts[user]) {
                 continue;
             }
@@ -67,8 +67,8 @@ impl Grouping<'_> {
         self.function.kind_of(inst) == OpKind::Convert && size(self.function.result(inst)) < size(self.function.operands(inst)[0])
     }
 
-    pub(super) fn merge_loops(&mut self, cx: &mut PassCx) {
-        self.merge_edges(&mut || cx.spend_on("fuse-loops"), |a, b| a == Role::Loop && b == Role::Loop);
+    pub(super) fn merge_pointwise(&mut self, cx: &mut PassCx) {
+        self.merge_edges(&mut || cx.spend_on("fuse-loops"), |a, b| a == Role::Pointwise && b == Role::Pointwise);
     }
 
     /// Merges along edges as long as something changes.
@@ -154,7 +154,7 @@ impl Grouping<'_> {
 
     /// Returns true if a group is pointwise or a reduction.
     fn is_walked(&self, group: usize) -> bool {
-        self.groups[group].as_ref().is_some_and(|members| matches!(members.role, Role::Loop | Role::Row))
+        self.groups[group].as_ref().is_some_and(|members| matches!(members.role, Role::Pointwise | Role::Reduction))
     }
 
     /// The pointwise and reduction groups that are connected with a group by dataflow.
@@ -190,7 +190,7 @@ impl Grouping<'_> {
     /// pointwise groups over the rows of a reduced tensor, and groups of one space of which one
     /// reads only stored tensors.
     pub(super) fn merge_beside(&mut self, cx: &mut PassCx) {
-        let live = |g: &usize| self.groups[*g].as_ref().is_some_and(|m| matches!(m.role, Role::Loop | Role::Row));
+        let live = |g: &usize| self.groups[*g].as_ref().is_some_and(|m| matches!(m.role, Role::Pointwise | Role::Reduction));
         let live: Vec<usize> = (0..self.groups.len()).filter(live).collect();
         let mut memory: Vec<GroupMemory> = live.iter().map(|&group| self.memory(group)).collect();
         for first in 0..live.len() {
@@ -220,9 +220,9 @@ impl Grouping<'_> {
         let role = |group: usize| self.groups[group].as_ref().map(|members| members.role);
         let along = form.reduced.last().is_none_or(|&last| last + 1 == form.space.len());
         let rows = match (role(a), role(b)) {
-            (Some(Role::Row), Some(Role::Loop)) => a,
-            (Some(Role::Loop), Some(Role::Row)) => b,
-            (Some(Role::Row), Some(Role::Row)) => return along || have_common,
+            (Some(Role::Reduction), Some(Role::Pointwise)) => a,
+            (Some(Role::Pointwise), Some(Role::Reduction)) => b,
+            (Some(Role::Reduction), Some(Role::Reduction)) => return along || have_common,
             _ => return true,
         };
         along && self.form_of(rows, rows).is_ok_and(|own| form.reduced.len() <= own.reduced.len())
@@ -241,10 +241,11 @@ impl Grouping<'_> {
             return false;
         }
         match (first.role, second.role) {
-            (Role::Row, Role::Row) => {
+            (Role::Reduction, Role::Reduction) => {
                 may_wait || x.intersection(y).any(|&value| !self.is_kept(value)) || self.begin_together(of_a, of_b)
             }
-            (Role::Loop, Role::Loop) => match (self.outputs(&first.insts).first(), self.outputs(&second.insts).first()) {
+            (Role::Pointwise, Role::Pointwise) => match (self.outputs(&first.insts).first(), self.outputs(&second.insts).first())
+            {
                 (Some(&p), Some(&q)) => {
                     let [shape, other] = [p, q].map(|value| self.function.shape(value));
                     let is_fixed = shape.iter().all(|dim| dim.as_const().is_some());
@@ -253,7 +254,7 @@ impl Grouping<'_> {
                 }
                 _ => false,
             },
-            (Role::Row, _) => self.is_beside_rows(b, a, x.intersection(y), may_wait),
+            (Role::Reduction, _) => self.is_beside_rows(b, a, x.intersection(y), may_wait),
             _ => self.is_beside_rows(a, b, x.intersection(y), may_wait),
         }
     }
@@ -280,7 +281,7 @@ impl Grouping<'_> {
             OpKind::Gather => !never_fails(self.function, inst),
             _ => self.function.def(inst).has(Trait::Elementwise),
         };
-        members.iter().all(|&i| self.roles[i] != Role::Loop || is_stepwise(self.insts[i]))
+        members.iter().all(|&i| self.roles[i] != Role::Pointwise || is_stepwise(self.insts[i]))
             && self.takes_in_loops(rows, common, may_wait)
     }
 
@@ -289,7 +290,7 @@ impl Grouping<'_> {
     /// `wait`. A possible middle of an attention stays.
     fn takes_in_loops<'v>(&self, group: usize, mut values: impl Iterator<Item = &'v Value>, wait: bool) -> bool {
         let members = &self.groups[group].as_ref().expect("a live group").insts;
-        let is_product = |&i: &usize| self.group(i).role == Role::Contraction;
+        let is_product = |&i: &usize| self.group(i).role == Role::Matmul;
         let feeds = members.iter().any(|&i| self.flow_users[i].iter().any(is_product));
         let is_fed = members.iter().any(|&i| self.real_sources[i].iter().any(is_product));
         let mut reductions =
@@ -343,5 +344,5 @@ impl Grouping<'_> {
 }
 
 pub(super) fn role_of(layout: &Layout) -> Role {
-    if layout.reduces { Role::Row } else { Role::Loop }
+    if layout.reduces { Role::Reduction } else { Role::Pointwise }
 }

@@ -5,22 +5,24 @@
 //! broadcasts, views of repeated lines, iotas, slices) are copied into each group that needs them;
 //! a reshape of memory is no work and stays outside, one between ops of a group is inside. The
 //! kinds of groups are built in this order:
-//! - *contraction*: matmuls of the same rows, their elementwise epilogues, and conversions of their
+//! - *matmul*: matmuls of the same rows, their elementwise epilogues, and conversions of their
 //!   operands;
-//! - *row*: reductions over the same axes of one space, with what feeds them and what depends on
+//! - *reduction*: reductions over the same axes of one space, with what feeds them and what depends
+//!   on
 //!   them;
-//! - *single* with a scan: the scan and pointwise ops over its shape before and after it; other ops
+//! - *standalone* with a scan: the scan and pointwise ops over its shape before and after it; other
+//!   ops
 //!   with a schedule of their own stay alone;
-//! - *loop*: elementwise ops and data movement over one space.
+//! - *pointwise*: elementwise ops and data movement over one space.
 //!
-//! [`form`] decides if a set of ops is a `loop` or `row` group. By its cost model, costly ops are
-//! computed once for each of their elements (or once per row), and all others where they are read.
-//! Outputs transposed behind a reduction get their order from [`output_order`]; values that a row
-//! reads at other positions may be computed a line at a time ([`line_buffers`]); [`duplication`]
-//! bounds the code of ops that are computed at several positions; [`live_products`] keeps groups
-//! apart that would need several matmuls in memory at once. Then independent groups are merged
-//! ([`merging`], [`horizontal`]), and cheap functions of a stored value sink into their only user
-//! ([`sinking`]). [`explain`] gives the reason for each edge that is left.
+//! [`form`] decides if a set of ops is a pointwise group or a reduction. By its cost model, costly
+//! ops are computed once for each of their elements (or once per row), and all others where they
+//! are read. Outputs transposed behind a reduction get their order from [`output_order`]; values
+//! that a row reads at other positions may be computed a line at a time ([`line_buffers`]);
+//! [`duplication`] bounds the code of ops that are computed at several positions; [`live_products`]
+//! keeps groups apart that would need several matmuls in memory at once. Then independent groups
+//! are merged ([`merging`], [`horizontal`]), and cheap functions of a stored value sink into their
+//! only user ([`sinking`]). [`explain`] gives the reason for each edge that is left.
 //!
 //! Later passes fuse groups that share rows of attention scores ([`fuse_attention`]), and matmuls
 //! with the group that interleaves their results ([`fuse_interleave`]).

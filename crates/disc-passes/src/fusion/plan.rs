@@ -8,7 +8,7 @@ use super::{
     form::layout_of,
     layout::Layout,
     reduction_phases::Phases,
-    space::{axes_of, map_of},
+    space::{Map, axes_of, map_of},
 };
 use crate::analysis::query::Query;
 use disc_ir::{Attr, Code, Diagnostic, Dim, Function, FunctionKind, FusionKind, Inst, OpKind, Solver, Value};
@@ -31,13 +31,7 @@ impl ReductionPlan {
         if !layout.reduces {
             return Err("there is no reduction".into());
         }
-        let all: Vec<usize> = (0..layout.space.len()).collect();
-        let is_whole = |value: Value| {
-            let is_axes = |map: &_| axes_of(map).is_some();
-            layout.reordered(value).is_some_and(|map| is_axes(map))
-                || map_of(solver, &layout.space, &all, group.shape(value)).is_some_and(|map| is_axes(&map))
-        };
-        let phases = Phases::of(group, group.body, outputs, &is_whole)?;
+        let phases = Phases::of(group, group.body, outputs, &|value| is_whole(group, solver, &layout, value))?;
         Ok(Self { layout, phases })
     }
 
@@ -62,8 +56,18 @@ impl ReductionPlan {
             reordered.push((output, map.ok_or_else(|| wrong("has `orders` that do not fit the shape of a result"))?));
         }
         let walks: Vec<Option<usize>> = host.ints(inst, "walks").iter().map(|&walk| usize::try_from(walk).ok()).collect();
+        let layout = Layout { space, reduced, kept, reduces: true, reordered };
+        if walks.len() != outputs.len() {
+            return Err(wrong("has another number of `walks` than of results"));
+        }
         let phases = Phases::decided(group, group.body, &outputs, &walks).map_err(|why| wrong(&format!("is too deep: {why}")))?;
-        Ok(Self { layout: Layout { space, reduced, kept, reduces: true, reordered }, phases })
+        for (&output, &walk) in outputs.iter().zip(&walks) {
+            let is_whole = is_whole(group, solver, &layout, output);
+            if walk.map_or(is_whole, |walk| !is_whole || !phases.can_write(output, walk)) {
+                return Err(wrong("has a result that cannot be written by the walk that `walks` states"));
+            }
+        }
+        Ok(Self { layout, phases })
     }
 
     /// The attributes that carry the decision.
@@ -117,6 +121,14 @@ pub fn extract(host: &Function, inst: Inst) -> Function {
     let body = function.import_block(host, host.inst(inst).regions[0], &mut HashMap::new());
     function.body = body;
     function
+}
+
+/// Returns true if a value has an element for each position of the space.
+fn is_whole(group: &Function, solver: &Solver, layout: &Layout, value: Value) -> bool {
+    let all: Vec<usize> = (0..layout.space.len()).collect();
+    let in_order = || map_of(solver, &layout.space, &all, group.shape(value));
+    let is_axes = |map: &Map| axes_of(map).is_some();
+    layout.reordered(value).is_some_and(is_axes) || in_order().is_some_and(|map| is_axes(&map))
 }
 
 fn returned(group: &Function) -> Vec<Value> {

@@ -155,6 +155,12 @@ impl Phases {
         }
     }
 
+    /// Returns true if a walk may write an output: it comes after the reductions that the output
+    /// depends on, and is no later than the last.
+    pub fn can_write(&self, output: Value, walk: usize) -> bool {
+        (self.level(output)..=self.last).contains(&walk)
+    }
+
     /// The phase that writes an output, if it is not the last one.
     pub fn early(&self, output: Value) -> Option<usize> {
         self.walks.get(&output).copied().filter(|&walk| walk < self.last)

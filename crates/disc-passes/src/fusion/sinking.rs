@@ -49,10 +49,11 @@ impl Grouping<'_> {
     fn sinks_to(&self, i: usize) -> Option<Sink> {
         let (inst, from) = (self.insts[i], self.group_of[i]);
         let def = self.function.def(inst);
-        let is_walked = |group: usize| self.groups[group].as_ref().is_some_and(|m| matches!(m.role, Role::Loop | Role::Row));
+        let is_walked =
+            |group: usize| self.groups[group].as_ref().is_some_and(|m| matches!(m.role, Role::Pointwise | Role::Reduction));
         let &[result] = self.function.results_of(inst) else { return None };
         let is_cheap = def.has(Trait::Elementwise) && !def.has(Trait::MayFail) && !costly(self.function.kind_of(inst));
-        if self.roles[i] != Role::Loop || !is_cheap || !is_walked(from) || self.escapes.contains(&result) {
+        if self.roles[i] != Role::Pointwise || !is_cheap || !is_walked(from) || self.escapes.contains(&result) {
             return None;
         }
         let readers: BTreeSet<usize> = self.users_of(result).map(|user| self.group_of[user]).collect();

@@ -10,41 +10,42 @@ mod winograd;
 pub use attention::AttentionPlan;
 pub use matmul::{Tile, tile};
 pub use pointwise::versions as pointwise_versions;
-pub use reduction::RowPlan;
+pub use reduction::ReductionSchedule;
 
-use super::{Group, Offers, Request, Scheduled, Scheduler, Versioned, group::flat, space_of};
-use disc_ir::FusionKind;
+use super::{Group, Offers, Refusal, Request, Scheduled, Scheduler, Versioned, group::flat, space_of};
+use disc_ir::{Diagnostic, FusionKind};
 
 /// The schedules of CPUs.
 pub(super) struct CpuScheduler;
 
 impl Scheduler for CpuScheduler {
-    fn schedule(&self, group: &Group<'_>, request: Request<'_>) -> (Versioned, Option<String>) {
-        match of_kind(group, request) {
+    fn schedule(&self, group: &Group<'_>, request: Request<'_>) -> Result<(Versioned, Option<String>), Diagnostic> {
+        Ok(match of_kind(group, request) {
             Ok(Some(code)) => (code, None),
             Ok(None) => (in_loops(group), None),
-            Err(reason) if request.kind == FusionKind::Attention => {
+            Err(Refusal::NoSchedule(reason)) if request.kind == FusionKind::Attention => {
                 let function = flat(group.function);
                 (in_loops(&Group { function: &function, ..group.clone() }), Some(reason))
             }
-            Err(reason) => (in_loops(group), Some(reason)),
-        }
+            Err(Refusal::NoSchedule(reason)) => (in_loops(group), Some(reason)),
+            Err(Refusal::BadPlan(error)) => return Err(error),
+        })
     }
 }
 
 /// Returns the code that the kind of a group promises, none if a loop nest is all it promises.
 ///
 /// # Errors
-/// The reason why the group has no plan of its kind.
-fn of_kind(group: &Group<'_>, request: Request<'_>) -> Result<Option<Versioned>, String> {
+/// The reason that the group does not get it.
+fn of_kind(group: &Group<'_>, request: Request<'_>) -> Result<Option<Versioned>, Refusal> {
     let (function, solver) = (group.function, &group.solver);
     match request.kind {
         FusionKind::Reduction => {
             let decided = request.plan.expect("a reduction group carries its plan");
-            Ok(Some(reduction::schedule(group, &RowPlan::new(function, decided.clone()))))
+            Ok(Some(reduction::schedule(group, &ReductionSchedule::new(function, decided.clone()))))
         }
-        FusionKind::Matmul => matmul_versions(group, request.offers).map(Some),
-        FusionKind::Convolution | FusionKind::Pooling => window::schedule(group).map(|code| Some(code.into())),
+        FusionKind::Matmul => Ok(Some(matmul_versions(group, request.offers)?)),
+        FusionKind::Convolution | FusionKind::Pooling => Ok(Some(window::schedule(group)?.into())),
         FusionKind::Attention => {
             AttentionPlan::of(function, solver, group.target).map(|plan| Some(attention::schedule(group, &plan)))
         }

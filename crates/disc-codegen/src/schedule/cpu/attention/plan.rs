@@ -6,7 +6,7 @@ use super::{
 use crate::{
     kernel::cost,
     schedule::{
-        Group, RowPlan,
+        Group, ReductionSchedule, Refusal,
         cpu::{
             matmul::{MatmulPlan, Role, RowBuffer},
             reduction,
@@ -31,7 +31,7 @@ pub struct AttentionPlan {
     pub(super) reads: [Vec<Value>; 3],
     pub(super) made: [Value; 3],
     pub(super) scores: MatmulPlan,
-    pub(super) rows: RowPlan,
+    pub(super) rows: ReductionSchedule,
     pub(super) weighted: MatmulPlan,
     /// The softmax of the rows, if some columns of them can be computed after the others.
     pub(super) softmax: Option<Softmax>,
@@ -40,8 +40,11 @@ pub struct AttentionPlan {
 }
 
 impl AttentionPlan {
-    /// Plans a group, or says why it cannot.
-    pub fn of(group: &Function, solver: &Solver, target: &Target) -> Result<Self, String> {
+    /// Plans a group.
+    ///
+    /// # Errors
+    /// The reason that the group has no plan.
+    pub fn of(group: &Function, solver: &Solver, target: &Target) -> Result<Self, Refusal> {
         let parts: Vec<Inst> = group.insts(group.body).iter().copied().filter(|&i| group.kind_of(i) == OpKind::Fusion).collect();
         let &[first, second, third] = &parts[..] else { return Err("the group does not hold three groups".into()) };
         let parts = [first, second, third];
@@ -49,8 +52,8 @@ impl AttentionPlan {
         let product = |function: &Function| MatmulPlan::of(function, solver, target, &returned(function));
         let (scores, weighted) = (product(&functions[0])?, product(&functions[2])?);
         let weights = weighted.left_input().ok_or("the second product reads no rows of memory")?;
-        let decided = ReductionPlan::read(group, second, &functions[1], solver).map_err(|error| error.to_string())?;
-        let rows = RowPlan::new(&functions[1], decided);
+        let decided = ReductionPlan::read(group, second, &functions[1], solver)?;
+        let rows = ReductionSchedule::new(&functions[1], decided);
         let softmax = Softmax::of(&functions[1], &rows, returned(&functions[1])[0]).filter(|_| weighted.takes_parts());
         let columns = scores.shape.n.size.clone();
         let (columns, role) = match softmax {

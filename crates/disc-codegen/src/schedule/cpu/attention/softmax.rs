@@ -5,7 +5,7 @@
 //! without any finite logit gives zeros in some programs and NaN in others.
 use crate::{
     kernel::monoid::{Monoid, monoid_of},
-    schedule::RowPlan,
+    schedule::ReductionSchedule,
 };
 use disc_ir::{Function, Inst, OpKind, Value};
 use disc_passes::analysis::query::Query;
@@ -30,7 +30,7 @@ pub(super) struct Softmax {
 
 impl Softmax {
     /// Finds the parts of a group with one output, if that is a softmax.
-    pub(super) fn of(function: &Function, plan: &RowPlan, output: Value) -> Option<Self> {
+    pub(super) fn of(function: &Function, plan: &ReductionSchedule, output: Value) -> Option<Self> {
         let float = |value: Value| function.ty(value).dtype().is_float();
         // Weights of a narrower type are not rounded to it: they stay in the type of the sums.
         let exact = match function.made_by(output, OpKind::Convert) {

@@ -9,7 +9,7 @@
 //!   no code reads an input with an element for each position: the remaining values come from kept
 //!   values and totals.
 use super::{
-    Group, RowPlan,
+    Group, ReductionSchedule,
     plan::{Placed, Reduction},
 };
 use crate::schedule::Argument;
@@ -18,7 +18,7 @@ use disc_passes::analysis::query::used_in_step;
 use std::collections::HashSet;
 
 /// For each kept value, the output whose memory it may have; no two share one.
-pub(super) fn borrowed_outputs(group: &Group<'_>, plan: &RowPlan, kept: &[Placed]) -> Vec<Option<Argument>> {
+pub(super) fn borrowed_outputs(group: &Group<'_>, plan: &ReductionSchedule, kept: &[Placed]) -> Vec<Option<Argument>> {
     let (solver, outputs) = (&group.solver, group.outputs());
     let mut taken = HashSet::new();
     let mut found = Vec::new();
@@ -44,7 +44,7 @@ pub(super) fn borrowed_outputs(group: &Group<'_>, plan: &RowPlan, kept: &[Placed
 
 /// Returns true if the computations from a phase on read no input with as many elements as there
 /// are positions, except through values that are kept by then.
-fn needs_no_input(group: &Group<'_>, plan: &RowPlan, kept: &[Placed], phase: usize) -> bool {
+fn needs_no_input(group: &Group<'_>, plan: &ReductionSchedule, kept: &[Placed], phase: usize) -> bool {
     let function = group.function;
     let is_kept = |value: Value| kept.iter().any(|one| one.value == value && plan.first_phase(value) <= phase);
     let later = |r: &&Reduction| r.phase >= phase;

@@ -7,7 +7,7 @@
 //! contiguous in memory: if it is reduced, a unit of work is a row; if it is kept, a unit is a few
 //! vectors of adjacent rows.
 //!
-//! The group has to be one that [`RowPlan::of`] accepts.
+//! The decision of the fusion pass, as a [`ReductionSchedule`], says which walk writes which output.
 mod borrowed_outputs;
 mod cascade;
 mod phases;
@@ -33,7 +33,7 @@ use crate::{
 };
 use disc_ir::{Dim, OpKind, TensorType, Value};
 use disc_passes::fusion::space::regroup;
-pub use plan::RowPlan;
+pub use plan::ReductionSchedule;
 use plan::{Along, Placed};
 use tables::{Tables, Walk};
 use unit::Unit;
@@ -79,25 +79,25 @@ struct Shape {
 }
 
 impl Shape {
-    fn of(group: &Group<'_>, plan: &RowPlan) -> Self {
+    fn of(group: &Group<'_>, plan: &ReductionSchedule) -> Self {
         let (kept, reduced) = plan.runs(group);
         let along = plan.along(&group.solver, &kept, &reduced);
         Self::with(group, plan, kept, reduced, along)
     }
 
     /// The shape for rows that are computed one at a time.
-    fn one_by_one(group: &Group<'_>, plan: &RowPlan) -> Self {
+    fn one_by_one(group: &Group<'_>, plan: &ReductionSchedule) -> Self {
         let (kept, reduced) = plan.runs(group);
         Self::with(group, plan, kept, reduced, Along::Reduced)
     }
 
     /// The shape for rows each of which is a lane.
-    fn side_by_side(group: &Group<'_>, plan: &RowPlan) -> Self {
+    fn side_by_side(group: &Group<'_>, plan: &ReductionSchedule) -> Self {
         let (kept, reduced) = plan.runs(group);
         Self::with(group, plan, kept, reduced, Along::Kept)
     }
 
-    fn with(group: &Group<'_>, plan: &RowPlan, kept: Vec<Merged>, reduced: Vec<Merged>, along: Along) -> Self {
+    fn with(group: &Group<'_>, plan: &ReductionSchedule, kept: Vec<Merged>, reduced: Vec<Merged>, along: Along) -> Self {
         let work: i64 = group.function.insts(group.function.body).iter().map(|&inst| own_weight(group, inst)).sum();
         let in_order = !plan.in_any_order();
         let copies = match () {
@@ -218,7 +218,7 @@ impl Shape {
         &self,
         kb: &mut KernelBuilder,
         group: &'g Group<'g>,
-        plan: &'g RowPlan,
+        plan: &'g ReductionSchedule,
         targets: Vec<(Value, Value)>,
     ) -> Unit<'g> {
         self.unit_keeping(kb, group, plan, targets, plan.keep(group))
@@ -229,7 +229,7 @@ impl Shape {
         &self,
         kb: &mut KernelBuilder,
         group: &'g Group<'g>,
-        plan: &'g RowPlan,
+        plan: &'g ReductionSchedule,
         targets: Vec<(Value, Value)>,
         kept: Vec<Placed>,
     ) -> Unit<'g> {
@@ -249,7 +249,7 @@ impl Shape {
 }
 
 /// The lanes for rows that another schedule computes.
-pub(super) fn lanes(group: &Group<'_>, plan: &RowPlan) -> u32 {
+pub(super) fn lanes(group: &Group<'_>, plan: &ReductionSchedule) -> u32 {
     Shape::one_by_one(group, plan).lanes
 }
 
@@ -261,7 +261,7 @@ pub(super) struct Rows<'g> {
 impl<'g> Rows<'g> {
     /// Makes the rows of a group whose outputs go to `targets`; allocates task memory for the
     /// values that are kept of a row.
-    pub(super) fn new(kb: &mut KernelBuilder, group: &'g Group<'g>, plan: &'g RowPlan, targets: Vec<Value>) -> Self {
+    pub(super) fn new(kb: &mut KernelBuilder, group: &'g Group<'g>, plan: &'g ReductionSchedule, targets: Vec<Value>) -> Self {
         let targets = group.outputs().into_iter().zip(targets).collect();
         Self { unit: Shape::one_by_one(group, plan).unit(kb, group, plan, targets) }
     }
@@ -274,7 +274,7 @@ impl<'g> Rows<'g> {
 }
 
 /// Maps a position of the plan's domain to its space.
-fn in_space(kb: &mut KernelBuilder, group: &Group<'_>, plan: &RowPlan, at: &[Index]) -> Vec<Index> {
+fn in_space(kb: &mut KernelBuilder, group: &Group<'_>, plan: &ReductionSchedule, at: &[Index]) -> Vec<Index> {
     let all: Vec<usize> = (0..plan.layout.space.len()).collect();
     let shape = regroup(&group.solver, &plan.layout.space, &all, &plan.domain).expect("the domain is of the space");
     let mut here = vec![Index::uniform(kb.int(0)); all.len()];
@@ -292,7 +292,7 @@ pub(super) fn place(
     kb: &mut KernelBuilder,
     elements: &mut Elements<'_>,
     group: &Group<'_>,
-    plan: &RowPlan,
+    plan: &ReductionSchedule,
     value: Value,
     at: &[Index],
 ) -> Vec<Index> {
@@ -304,7 +304,7 @@ pub(super) fn place(
 
 /// Schedules a group that has a plan: row by row; few rows of many elements in parts that are added
 /// up; many rows of few elements as lanes.
-pub(in crate::schedule) fn schedule(group: &Group<'_>, plan: &RowPlan) -> Versioned {
+pub(in crate::schedule) fn schedule(group: &Group<'_>, plan: &ReductionSchedule) -> Versioned {
     let shape = Shape::of(group, plan);
     let split = split::version(group, plan, &shape).or_else(|| phases::version(group, plan, &shape));
     let mut versions: Vec<Version> = split.into_iter().collect();
@@ -316,7 +316,7 @@ pub(in crate::schedule) fn schedule(group: &Group<'_>, plan: &RowPlan) -> Versio
         let mut side_by_side = group.guarded(format!("{}_lanes", group.name), &guard[..1]);
         side_by_side.first_site += sites(&versions);
         // Each element is stored by itself there.
-        let code = |group: &Group<'_>, plan: &RowPlan| whole(group, plan, &Shape::side_by_side(group, plan));
+        let code = |group: &Group<'_>, plan: &ReductionSchedule| whole(group, plan, &Shape::side_by_side(group, plan));
         versions.extend(apart_versions(&side_by_side, plan, VersionKind::RowsInLanes, &guard, &code));
     }
     let at_once = some_at_once(group, plan, &shape);
@@ -325,7 +325,7 @@ pub(in crate::schedule) fn schedule(group: &Group<'_>, plan: &RowPlan) -> Versio
     if !matches!(at_once, AtOnce::Never) && !are_longer && is_long_apart(group, plan) {
         let mut partly = group.guarded(format!("{}_partly", group.name), &partly_filled);
         partly.first_site += sites(&versions);
-        let code = |group: &Group<'_>, plan: &RowPlan| whole(group, plan, &shape.several(group));
+        let code = |group: &Group<'_>, plan: &ReductionSchedule| whole(group, plan, &shape.several(group));
         versions.extend(apart_versions(&partly, plan, VersionKind::MultiRow, &partly_filled, &code));
     }
     let mut rest = group.clone();
@@ -359,7 +359,7 @@ pub(in crate::schedule) fn schedule(group: &Group<'_>, plan: &RowPlan) -> Versio
 
 /// The conditions for non-temporal stores of results as long as rows: rows have to be walked along
 /// memory.
-fn nontemporal(group: &Group<'_>, plan: &RowPlan, shape: &Shape) -> Option<Nontemporal> {
+fn nontemporal(group: &Group<'_>, plan: &ReductionSchedule, shape: &Shape) -> Option<Nontemporal> {
     let all: Vec<usize> = (0..plan.layout.space.len()).collect();
     let inner = shape.reduced.last().filter(|run| shape.along == Along::Reduced && Some(&run.axis) == all.last())?;
     let whole =
@@ -375,16 +375,22 @@ fn nontemporal(group: &Group<'_>, plan: &RowPlan, shape: &Shape) -> Option<Nonte
 }
 
 /// The code for the rows of a group that has this plan.
-type RowCode<'a> = dyn Fn(&Group<'_>, &RowPlan) -> Scheduled + 'a;
+type RowCode<'a> = dyn Fn(&Group<'_>, &ReductionSchedule) -> Scheduled + 'a;
 
 /// Versions in which separate loops write the outputs that these can write, if there are such, in
 /// front of the rows: outputs of rows may take over the memory of inputs. There is one for each
 /// version of the loops.
-fn apart_versions(group: &Group<'_>, plan: &RowPlan, kind: VersionKind, guard: &[Condition], code: &RowCode<'_>) -> Vec<Version> {
+fn apart_versions(
+    group: &Group<'_>,
+    plan: &ReductionSchedule,
+    kind: VersionKind,
+    guard: &[Condition],
+    code: &RowCode<'_>,
+) -> Vec<Version> {
     let version = |guard, code| Version { kind, guard, code, workspaces: Vec::new() };
     let (apart, others): (Vec<usize>, Vec<usize>) = group.wanted.iter().partition(|&&wanted| plan.is_apart(group.output(wanted)));
     let mut rows = Group { wanted: others, ..group.clone() };
-    let plan_of_rows = RowPlan::of(group.function, &group.solver, &rows.outputs()).ok().filter(|_| !apart.is_empty());
+    let plan_of_rows = ReductionSchedule::of(group.function, &group.solver, &rows.outputs()).ok().filter(|_| !apart.is_empty());
     let loops = Group { wanted: apart, name: format!("{}_apart", group.name).into(), ..group.clone() };
     // The space of the rows may relate shapes that are not known to be of one space by themselves.
     let are_loops = crate::schedule::space_of(&loops, &loops.outputs()).is_some();
@@ -410,7 +416,7 @@ fn apart_versions(group: &Group<'_>, plan: &RowPlan, kind: VersionKind, guard: &
 }
 
 /// Returns true if separate loops can write an output that takes long to compute.
-fn is_long_apart(group: &Group<'_>, plan: &RowPlan) -> bool {
+fn is_long_apart(group: &Group<'_>, plan: &ReductionSchedule) -> bool {
     let mut stack: Vec<Value> = group.outputs().into_iter().filter(|&output| plan.is_apart(output)).collect();
     while let Some(value) = stack.pop() {
         let Some(inst) = group.function.defining(value) else { continue };
@@ -431,7 +437,7 @@ enum AtOnce {
 
 /// Rows that are so short that their latencies matter are computed several at once, if there are
 /// several.
-fn some_at_once(group: &Group<'_>, plan: &RowPlan, shape: &Shape) -> AtOnce {
+fn some_at_once(group: &Group<'_>, plan: &ReductionSchedule, shape: &Shape) -> AtOnce {
     let Some(last) = shape.kept.last().filter(|_| shape.along == Along::Reduced && plan.in_any_order()) else {
         return AtOnce::Never;
     };
@@ -461,7 +467,7 @@ fn some_at_once(group: &Group<'_>, plan: &RowPlan, shape: &Shape) -> AtOnce {
 
 /// The guard under which rows that may be longer, or of which few may be adjacent, are computed as
 /// lanes.
-fn short_rows(group: &Group<'_>, plan: &RowPlan, shape: &Shape) -> Option<Vec<Condition>> {
+fn short_rows(group: &Group<'_>, plan: &ReductionSchedule, shape: &Shape) -> Option<Vec<Condition>> {
     let last = &shape.kept.last().filter(|_| shape.along == Along::Reduced && plan.in_any_order())?.size;
     let length = plan.row_length();
     let range = |dim: &Dim| group.solver.range(dim);
@@ -476,7 +482,7 @@ fn short_rows(group: &Group<'_>, plan: &RowPlan, shape: &Shape) -> Option<Vec<Co
 }
 
 /// The kernel that computes whole rows.
-fn whole(group: &Group<'_>, plan: &RowPlan, shape: &Shape) -> Scheduled {
+fn whole(group: &Group<'_>, plan: &ReductionSchedule, shape: &Shape) -> Scheduled {
     let mut frame = KernelFrame::new(group, &group.name, shape.lanes);
     let targets = frame.memory.targets.clone();
     let KernelFrame { kb, elements, range, .. } = &mut frame;
@@ -531,14 +537,14 @@ fn whole(group: &Group<'_>, plan: &RowPlan, shape: &Shape) -> Scheduled {
 
 /// The walk of rows in blocks, if vectors are along them and some have costly values in common with
 /// others than their neighbours.
-fn walk_of(group: &Group<'_>, plan: &RowPlan, shape: &Shape) -> Option<Walk> {
+fn walk_of(group: &Group<'_>, plan: &ReductionSchedule, shape: &Shape) -> Option<Walk> {
     let followed = plan.followed(group).filter(|_| shape.along == Along::Reduced)?;
     let blocks = RowBlocking::of(&shape.kept, &followed, &plan.row_length())?;
     Some(Walk { blocks, followed })
 }
 
 /// The nanoseconds on one thread.
-fn cost(group: &Group<'_>, plan: &RowPlan, shape: &Shape) -> Dim {
+fn cost(group: &Group<'_>, plan: &ReductionSchedule, shape: &Shape) -> Dim {
     let work: i64 = group.function.insts(group.function.body).iter().map(|&inst| own_weight(group, inst)).sum();
     let count = Dim::product(plan.layout.space.iter().cloned());
     (count * (work + 4)).ceil_div(&Dim::constant(4 * i64::from(shape.lanes))) + shape.units() * 20

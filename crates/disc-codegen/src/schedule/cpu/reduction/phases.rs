@@ -7,7 +7,7 @@
 //! that no more memory goes through the caches than the outputs have; otherwise in memory of the
 //! version. The parts depend only on sizes, and so does the result.
 use super::{
-    Group, RowPlan, Shape,
+    Group, ReductionSchedule, Shape,
     borrowed_outputs::borrowed_outputs,
     plan::{Combine, Placed, Reduction},
     split::{InMemory, MANY, PARTS, Step, may_be_few, of_parts, part_kernel, parts_of, sum_kernels, workspace},
@@ -22,7 +22,7 @@ use disc_ir::Dim;
 const FEW_UNITS: i64 = 8;
 
 /// The version that splits rows of several phases, if that is possible and some sizes may need it.
-pub(super) fn version(group: &Group<'_>, plan: &RowPlan, shape: &Shape) -> Option<Version> {
+pub(super) fn version(group: &Group<'_>, plan: &ReductionSchedule, shape: &Shape) -> Option<Version> {
     let solver = &group.solver;
     let is_plain = |r: &Reduction| {
         let dtype = group.tensor(group.function.result(r.inst)).dtype;
@@ -61,7 +61,13 @@ pub(super) fn version(group: &Group<'_>, plan: &RowPlan, shape: &Shape) -> Optio
 }
 
 /// The kernels in their order: for each phase its parts and their sums, then the outputs.
-fn kernels(group: &Group<'_>, plan: &RowPlan, shape: &Shape, rows: &Dim, elements: &[(Placed, Argument)]) -> Option<Scheduled> {
+fn kernels(
+    group: &Group<'_>,
+    plan: &ReductionSchedule,
+    shape: &Shape,
+    rows: &Dim,
+    elements: &[(Placed, Argument)],
+) -> Option<Scheduled> {
     let (mut code, mut sums, mut known) = (Scheduled::default(), Vec::new(), Vec::new());
     for phase in 0..plan.last() {
         let due: Vec<(Reduction, usize)> =

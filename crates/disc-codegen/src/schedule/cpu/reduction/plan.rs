@@ -31,7 +31,7 @@ const KEEP_COST: i64 = 12;
 pub(super) const NARROW: i64 = 16;
 
 /// The decisions of the schedule about a group.
-pub struct RowPlan {
+pub struct ReductionSchedule {
     pub layout: Layout,
     /// The shape of the operand of the first reduction.
     pub domain: Vec<Dim>,
@@ -72,17 +72,17 @@ pub(super) enum Along {
     Kept,
 }
 
-impl RowPlan {
+impl ReductionSchedule {
     /// Plans a group that a schedule made itself.
     ///
     /// # Errors
     /// The reason that it is no reduction group.
-    pub fn of(group: &Function, solver: &Solver, outputs: &[Value]) -> Result<RowPlan, String> {
+    pub fn of(group: &Function, solver: &Solver, outputs: &[Value]) -> Result<ReductionSchedule, String> {
         ReductionPlan::of(group, solver, outputs).map(|decided| Self::new(group, decided))
     }
 
     /// Plans a group by the decision of the fusion pass.
-    pub fn new(group: &Function, decided: ReductionPlan) -> RowPlan {
+    pub fn new(group: &Function, decided: ReductionPlan) -> ReductionSchedule {
         let ReductionPlan { layout, phases } = decided;
         let is_reduction = |&i: &Inst| group.kind_of(i) == OpKind::Reduce;
         let reduced: Vec<Inst> = group.insts(group.body).iter().copied().filter(is_reduction).collect();
@@ -94,7 +94,7 @@ impl RowPlan {
         };
         let reductions = reduced.into_iter().map(reduction).collect();
         let (domain, rows) = domain(group, first);
-        RowPlan { layout, domain, rows, reductions, phases }
+        ReductionSchedule { layout, domain, rows, reductions, phases }
     }
 
     /// Returns true if the elements of a row may be combined in any order.

@@ -3,7 +3,7 @@
 //!
 //! The parts depend only on sizes, and so does the result: not on threads, nor on time.
 use super::{
-    Group, RowPlan, SOME_ROWS, Shape, cost,
+    Group, ReductionSchedule, SOME_ROWS, Shape, cost,
     plan::{Along, Combine, Placed, Reduction},
     unit::Part,
 };
@@ -32,7 +32,7 @@ pub(super) const MANY: i64 = 1 << 17;
 const MANY_WRITTEN: i64 = 1 << 15;
 
 /// The version that splits rows, if that is possible and some sizes may need it.
-pub(super) fn version(group: &Group<'_>, plan: &RowPlan, shape: &Shape) -> Option<Version> {
+pub(super) fn version(group: &Group<'_>, plan: &ReductionSchedule, shape: &Shape) -> Option<Version> {
     let solver = &group.solver;
     let tensor = |value: Value| group.tensor(value);
     let simple = plan.last() == 1 && plan.reductions.iter().all(|r| r.phase == 0 && matches!(r.combine, Combine::Plain(_)));
@@ -74,7 +74,7 @@ pub(super) fn version(group: &Group<'_>, plan: &RowPlan, shape: &Shape) -> Optio
 }
 
 /// Returns true if some sizes make fewer units than `few` with more elements than `many`.
-pub(super) fn may_be_few(solver: &Solver, plan: &RowPlan, shape: &Shape, few: i64, many: i64) -> bool {
+pub(super) fn may_be_few(solver: &Solver, plan: &ReductionSchedule, shape: &Shape, few: i64, many: i64) -> bool {
     let range = |dim: &Dim| solver.range(dim);
     let all = Dim::product(plan.layout.space.iter().cloned());
     let is_more = |count: &Dim| range(count).hi.is_none_or(|hi| hi > many);
@@ -116,7 +116,7 @@ pub(super) fn parts_of(total: &TensorType) -> TensorType {
 }
 
 /// The kernel that works on parts of rows.
-pub(super) fn part_kernel(group: &Group<'_>, plan: &RowPlan, shape: &Shape, kept: &Dim, step: &Step<'_>) -> Scheduled {
+pub(super) fn part_kernel(group: &Group<'_>, plan: &ReductionSchedule, shape: &Shape, kept: &Dim, step: &Step<'_>) -> Scheduled {
     let (mut kept_in, mut buffers, mut known) = (Vec::new(), Vec::new(), Vec::new());
     let mut frame = KernelFrame::with(group, &format!("{}_{}", group.name, step.suffix), shape.lanes, |kb, memory| {
         // The last kernel has these as outputs.
@@ -184,7 +184,7 @@ pub(super) fn sum_kernels(
 ) -> Option<Scheduled> {
     let end = function.terminator(function.body).expect("a function ends in `return`");
     let outputs = function.operands(end).to_vec();
-    let plan = RowPlan::of(function, &group.solver, &outputs).ok()?;
+    let plan = ReductionSchedule::of(function, &group.solver, &outputs).ok()?;
     let name = Arc::from(format!("{}_{suffix}", group.name));
     let sums = Group { function, wanted: (0..outputs.len()).collect(), name, ..group.clone() };
     let mut code = super::whole(&sums, &plan, &Shape::of(&sums, &plan));

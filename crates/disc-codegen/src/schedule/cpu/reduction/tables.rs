@@ -5,7 +5,7 @@
 //! Invariant: lines of a table are stored one behind the other, each as long as the last run that
 //! its value follows, those of a row of a block behind those of the row before; lanes beyond the
 //! last one are undefined.
-use super::plan::{Placed, RowPlan};
+use super::plan::{Placed, ReductionSchedule};
 use crate::{
     element::Elements,
     kernel::{Index, KernelBuilder, compute_dtype},
@@ -53,7 +53,7 @@ impl Tables {
         kb: &mut KernelBuilder,
         elements: &Elements<'_>,
         group: &Group<'_>,
-        plan: &RowPlan,
+        plan: &ReductionSchedule,
         reduced: &[Merged],
         walk: Option<&Walk>,
     ) -> Self {
@@ -118,7 +118,14 @@ impl Tables {
     }
 
     /// Makes the elements known that a phase needs at a position.
-    pub(super) fn recall(&self, kb: &mut KernelBuilder, elements: &mut Elements<'_>, plan: &RowPlan, at: &[Index], phase: usize) {
+    pub(super) fn recall(
+        &self,
+        kb: &mut KernelBuilder,
+        elements: &mut Elements<'_>,
+        plan: &ReductionSchedule,
+        at: &[Index],
+        phase: usize,
+    ) {
         for table in self.tables.iter().filter(|table| plan.is_needed(table.placed.value, phase)) {
             table.recall(kb, elements, &plan.layout.space, at, self.first);
         }

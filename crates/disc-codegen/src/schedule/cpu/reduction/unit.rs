@@ -5,7 +5,7 @@
 //! by block ([`super::cascade`]).
 use super::{
     cascade::{Body, Cascade},
-    plan::{Along, Combine, Placed, Reduction, RowPlan},
+    plan::{Along, Combine, Placed, Reduction, ReductionSchedule},
     tables::Tables,
 };
 use crate::{
@@ -31,7 +31,7 @@ type Target = (Placed, bool, Value);
 
 pub(super) struct Unit<'g> {
     pub(super) group: &'g Group<'g>,
-    pub(super) plan: &'g RowPlan,
+    pub(super) plan: &'g ReductionSchedule,
     pub(super) reduced: Vec<Merged>,
     pub(super) along: Along,
     /// The independent accumulators of a row, or columns of a unit of adjacent rows.
