@@ -11,6 +11,7 @@ import sympy
 import torch
 from disc.core.dims import DimPlan
 from disc.torch.capture import capture
+from disc.torch.capture.function_caches import FunctionCaches
 from disc.torch.overrides.registry import overridden
 from disc.torch.pytree.arguments import flatten_arguments
 from disc.torch.tracer.tracer import NotTraced, trace
@@ -26,7 +27,7 @@ def captured_by(tracer, module, args, kwargs=None):
     arguments, tensors = flatten_arguments(module, args, kwargs or {})
     plan = DimPlan.read(None, arguments.tensor_names, [t.shape for t in tensors])
     with capture._quiet(), overridden("capture"), torch.no_grad():
-        return capture._attempts(module, arguments, tensors, plan, tracer)
+        return capture._attempts(module, arguments, tensors, plan, tracer, FunctionCaches(module))
 
 
 def _writes(target) -> bool:
@@ -136,7 +137,7 @@ def test_the_quick_tracer_finds_what_torch_export_finds(case):
 
 def run(module, *args):
     arguments, tensors = flatten_arguments(module, args, {})
-    entry = capture._Entry(module, arguments)
+    entry = capture._Entry(module, arguments, FunctionCaches(module))
     with torch.no_grad():
         return trace(entry, tensors, lambda i, axis: True, True)
 

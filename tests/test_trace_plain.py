@@ -6,6 +6,7 @@ import disc
 import pytest
 import torch
 from disc.torch.capture import capture
+from disc.torch.capture.function_caches import FunctionCaches
 from disc.torch.overrides.registry import overridden
 from disc.torch.pytree.arguments import flatten_arguments
 from disc.torch.tracer import fake_rules, fake_views, tracer
@@ -97,7 +98,7 @@ def test_what_is_known_is_what_torch_says(make, monkeypatch, compared_rules):
     monkeypatch.setattr(fake_rules.PlainResults, "of", compared)
     arguments, tensors = flatten_arguments(make(), (torch.rand(3, 5, 12, 14), torch.rand(5)), {})
     module = make().eval()
-    entry = capture._Entry(module, arguments)
+    entry = capture._Entry(module, arguments, FunctionCaches(module))
     with torch.no_grad(), overridden("capture"):
         tracer.trace(entry, tensors, lambda i, axis: i == 0 and axis != 1, True)
     assert len(set(known)) >= 8

@@ -172,8 +172,9 @@ def capture(
 
 
 def _first_success(module, arguments: Arguments, tensors, plan: DimPlan, serves: Serves) -> CapturedGraph:
+    caches = FunctionCaches(module)
     try:
-        return _attempts(module, arguments, tensors, plan, functools.partial(quick, serves=serves))
+        return _attempts(module, arguments, tensors, plan, functools.partial(quick, serves=serves), caches)
     except Exception as error:
         # Whatever stopped the quick tracer: torch.export succeeds, or says what is wrong.
         from ..tracer.tracer import Transformed
@@ -187,6 +188,7 @@ def _first_success(module, arguments: Arguments, tensors, plan: DimPlan, serves:
             tensors,
             plan,
             functools.partial(exported, serves=serves, below_transforms=below),
+            caches,
         )
 
 
@@ -203,13 +205,14 @@ def _check_examples(arguments: Arguments, tensors: list[torch.Tensor]) -> None:
             raise Error(f"input {name}: expected a dense tensor, got {kind}", code="E0601")
 
 
-def _attempts(module, arguments: Arguments, tensors, plan: DimPlan, tracer) -> CapturedGraph:
+def _attempts(
+    module, arguments: Arguments, tensors, plan: DimPlan, tracer, caches: FunctionCaches
+) -> CapturedGraph:
     """Traces with sizes of our choice until the model accepts them.
 
-    ``tracer`` is ``quick`` or ``exported``.
+    ``tracer`` is ``quick`` or ``exported``; ``caches`` are those of the whole capture.
     """
     sizes = Sizes(plan, [t.shape for t in tensors])
-    caches = FunctionCaches(module)
     oblivious = True
     for attempt in range(1, _MAX_ATTEMPTS + 1):
         entry = _Entry(module, arguments, caches)
