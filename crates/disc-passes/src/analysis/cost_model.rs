@@ -1,7 +1,7 @@
 //! Declares the numbers of a target that passes ask for, and the model of no target in particular.
 //!
-//! Invariant: the buffer plan relies on [`CostModel::most_taps`] and [`CostModel::unit_rows`] for the
-//! order in which a convolution reads its input, so a program runs on targets whose windows are
+//! Invariant: the buffer plan relies on [`CostModel::most_taps`] and [`CostModel::unit_rows`] for
+//! the order in which a convolution reads its input, so a program runs on targets whose windows are
 //! unrolled at least so far and whose units have these rows.
 use disc_ir::DType;
 use std::fmt::Debug;

@@ -1,6 +1,9 @@
 //! Plans the memory of each function, with and without rematerialisation of cheap values.
 use super::{planner::Planner, rematerialize, sample_sizes};
-use crate::pass::{PassCx, PassDef};
+use crate::{
+    fusion::plan,
+    pass::{PassCx, PassDef},
+};
 use disc_ir::{Diagnostic, Function, FunctionKind, Module, Solver, ops::Stage};
 use std::sync::Arc;
 
@@ -16,14 +19,15 @@ pub static PASS: PassDef = PassDef {
 fn run(module: &mut Module, cx: &mut PassCx) -> Result<usize, Diagnostic> {
     let mut changes = 0;
     for function in module.functions.iter_mut().filter(|f| f.kind == FunctionKind::Func) {
-        *function = plan(function, cx)?;
+        plan::decide_missing(function, &Solver::new(&function.facts))?;
+        *function = host_program(function, cx)?;
         changes += 1;
     }
     Ok(changes)
 }
 
 /// Plans the host program of a function; cheap values are rematerialised if that takes less memory.
-fn plan(function: &Function, cx: &mut PassCx) -> Result<Function, Diagnostic> {
+fn host_program(function: &Function, cx: &mut PassCx) -> Result<Function, Diagnostic> {
     let model = cx.options.model.clone();
     let (mut host, bytes) = Planner::plan(function, &*model)?;
     let mut chosen = rematerialize::candidates(function);

@@ -114,6 +114,17 @@ pub fn decide(function: &mut Function, inst: Inst, solver: &Solver) -> Result<()
     Ok(())
 }
 
+/// Decides about the reductions of a function that carry no decision: those of text that somebody
+/// wrote.
+///
+/// # Errors
+/// As for [`decide`].
+pub fn decide_missing(function: &mut Function, solver: &Solver) -> Result<(), Diagnostic> {
+    let groups = function.walk(function.body);
+    let undecided = groups.into_iter().filter(|&inst| function.attr(inst, "walks").is_none()).collect::<Vec<_>>();
+    undecided.into_iter().try_for_each(|inst| decide(function, inst, solver))
+}
+
 /// The region of a group as a function of its own.
 pub fn extract(host: &Function, inst: Inst) -> Function {
     let mut function = Function::new("group", FunctionKind::Func);

@@ -8,8 +8,8 @@ Python's library keep theirs.
 Invariants:
 
 - numbers that are no sizes get what Python gives, also in another thread that runs the same code
-  meanwhile. But a name that is passed on as a value (``x.to(int)``) is the stand-in there too, which
-  torch refuses with a ``TypeError``;
+  meanwhile; but a name that is passed on as a value (``x.to(int)``) is the stand-in there too,
+  which torch refuses with a ``TypeError``;
 - ``type(x) is int`` is asked of Python's own: a module that has such a question keeps ``int`` and
   ``float``;
 - afterwards each module is as it was.

@@ -7,7 +7,8 @@
 //! contiguous in memory: if it is reduced, a unit of work is a row; if it is kept, a unit is a few
 //! vectors of adjacent rows.
 //!
-//! The decision of the fusion pass, as a [`ReductionSchedule`], says which walk writes which output.
+//! The decision of the fusion pass, as a [`ReductionSchedule`], says which walk writes which
+//! output.
 mod borrowed_outputs;
 mod cascade;
 mod phases;
