@@ -1,8 +1,8 @@
 //! Checks rules beyond the compiler, clippy and rustfmt: `cargo xtask tidy`.
 //!
 //! Each check is a function from sources (or manifests) to findings, with a test that shows it can
-//! fail. A check has no exceptions but the places in [`pending`], a list that only shrinks, and the
-//! comment `// tidy: allow(function-length): REASON` above a function that must be long.
+//! fail. A check has no exceptions but the comment `// tidy: allow(function-length): REASON` above
+//! a function that must be long.
 
 mod code;
 mod codes;
@@ -13,7 +13,6 @@ mod maps;
 mod modules;
 mod packages;
 mod passes;
-mod pending;
 mod places;
 mod prose;
 mod tokens;
@@ -72,7 +71,6 @@ pub(crate) fn run(root: &Path) -> Result<bool> {
     for name in codegen::stale(root)? {
         findings.push(Finding::error("generated", &name, 0, "stale: run `cargo xtask codegen`"));
     }
-    let findings = pending::settle(findings, pending::PENDING);
     for finding in &findings {
         eprintln!("{finding}");
     }

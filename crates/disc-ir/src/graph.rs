@@ -309,6 +309,14 @@ impl Function {
         self.insts(block).last().copied().filter(|&inst| self.kind_of(inst) == OpKind::Return)
     }
 
+    /// The values that a block returns.
+    ///
+    /// # Panics
+    /// If the block has no terminator yet.
+    pub fn returned(&self, block: Block) -> &[Value] {
+        self.operands(self.terminator(block).expect("a block ends in `return`"))
+    }
+
     /// Every op of `block` and of the regions within it, outer before inner.
     pub fn walk(&self, block: Block) -> Vec<Inst> {
         let mut found = Vec::new();

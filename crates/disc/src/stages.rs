@@ -13,7 +13,7 @@ use disc_passes::{options::Options as PassOptions, pass::PassManager, pipeline};
 /// # Errors
 /// A target that does not exist.
 pub fn pass_options(options: &Options) -> Result<PassOptions, Error> {
-    // A target that is no CPU is refused where its kernels are scheduled.
+    // Devices that are no CPUs have neither panels nor register blocks.
     let passes = CpuModel::of(targets(options)?.device()).map_or_else(PassOptions::default, PassOptions::of);
     Ok(PassOptions { winograd: options.allows_winograd(), weights: options.weights, fuel: options.fuel, ..passes })
 }

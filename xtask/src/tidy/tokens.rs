@@ -32,9 +32,23 @@ pub(super) enum Kind {
 }
 
 pub(super) fn sites(text: &str) -> Result<Vec<Site>, LexError> {
-    let tokens: Vec<TokenTree> = TokenStream::from_str(text)?.into_iter().collect();
     let mut sites = Vec::new();
-    walk(&tokens, false, &mut sites);
+    each(text, &mut |tokens, at, in_test| {
+        let line = line_of(&tokens[at]);
+        let kind = match &tokens[at] {
+            TokenTree::Ident(ident) => {
+                let before = at.checked_sub(1).map(|i| &tokens[i]);
+                kind_of(&ident.to_string(), line, before, &tokens[at + 1..])
+            }
+            TokenTree::Literal(literal) => {
+                let text = literal.to_string();
+                let code = text.strip_prefix('"').and_then(|text| text.strip_suffix('"')).filter(|text| is_code(text));
+                code.map(|code| Kind::Code(code.to_owned()))
+            }
+            _ => None,
+        };
+        sites.extend(kind.map(|kind| Site { kind, line, in_test }));
+    })?;
     Ok(sites)
 }
 
@@ -49,71 +63,36 @@ pub(super) enum Item {
 
 /// Returns the types and the inherent `impl` blocks outside of tests, each with its line.
 pub(super) fn items(text: &str) -> Result<Vec<(usize, Item)>, LexError> {
-    let tokens: Vec<TokenTree> = TokenStream::from_str(text)?.into_iter().collect();
     let mut items = Vec::new();
-    collect_items(&tokens, &mut items);
-    Ok(items)
-}
-
-fn collect_items(tokens: &[TokenTree], items: &mut Vec<(usize, Item)>) {
-    let mut is_test = false;
-    for (at, token) in tokens.iter().enumerate() {
+    each(text, &mut |tokens, at, in_test| {
+        let TokenTree::Ident(ident) = &tokens[at] else { return };
         let rest = &tokens[at + 1..];
-        match token {
-            TokenTree::Punct(p) if p.as_char() == '#' => is_test |= rest.first().is_some_and(is_test_attribute),
-            TokenTree::Punct(p) if p.as_char() == ';' => is_test = false,
-            TokenTree::Group(group) if group.delimiter() == Delimiter::Brace => {
-                if !is_test {
-                    collect_items(&group.stream().into_iter().collect::<Vec<_>>(), items);
-                }
-                is_test = false;
-            }
-            TokenTree::Ident(ident) if !is_test => {
-                let item = match ident.to_string().as_str() {
-                    "struct" | "enum" | "union" => named(rest).map(Item::Type),
-                    "impl" if begins_item(tokens, at) => inherent_type(rest).map(Item::Impl),
-                    _ => None,
-                };
-                items.extend(item.map(|item| (line_of(token), item)));
-            }
-            _ => {}
-        }
-    }
+        let item = match ident.to_string().as_str() {
+            _ if in_test => None,
+            "struct" | "enum" | "union" => named(rest).map(Item::Type),
+            "impl" if begins_item(tokens, at) => inherent_type(rest).map(Item::Impl),
+            _ => None,
+        };
+        items.extend(item.map(|item| (line_of(&tokens[at]), item)));
+    })?;
+    Ok(items)
 }
 
 /// Returns the modules that paths name directly below `crate`, each with its line; paths in tests
 /// are left out.
 pub(super) fn crate_modules(text: &str) -> Result<Vec<(usize, String)>, LexError> {
-    let tokens: Vec<TokenTree> = TokenStream::from_str(text)?.into_iter().collect();
     let mut modules = Vec::new();
-    collect_modules(&tokens, &mut modules);
-    Ok(modules)
-}
-
-fn collect_modules(tokens: &[TokenTree], modules: &mut Vec<(usize, String)>) {
-    let mut is_test = false;
-    for (at, token) in tokens.iter().enumerate() {
-        let rest = &tokens[at + 1..];
-        match token {
-            TokenTree::Punct(p) if p.as_char() == '#' => is_test |= rest.first().is_some_and(is_test_attribute),
-            TokenTree::Punct(p) if p.as_char() == ';' => is_test = false,
-            TokenTree::Group(group) => {
-                if !is_test {
-                    collect_modules(&group.stream().into_iter().collect::<Vec<_>>(), modules);
-                }
-                is_test &= group.delimiter() != Delimiter::Brace;
-            }
-            TokenTree::Ident(ident) if ident == "crate" && !is_test => {
-                if let [first, second, next, ..] = rest
-                    && is_punct(first, ':')
-                    && is_punct(second, ':')
-                {
-                    modules.extend(first_names(next));
-                }
-            }
-            _ => {}
+    each(text, &mut |tokens, at, in_test| {
+        if let [TokenTree::Ident(root), first, second, next, ..] = &tokens[at..]
+            && *root == "crate"
+            && !in_test
+            && is_punct(first, ':')
+            && is_punct(second, ':')
+        {
+            modules.extend(first_names(next));
         }
-    }
+    })?;
+    Ok(modules)
 }
 
 /// Returns the first name of each path in a `use` tree, or the name itself.
@@ -159,38 +138,30 @@ fn inherent_type(rest: &[TokenTree]) -> Option<String> {
     name
 }
 
-fn walk(tokens: &[TokenTree], inherited: bool, sites: &mut Vec<Site>) {
+/// Visits every token, those of a group behind the group, with its place among its neighbours and
+/// true if it is below a test attribute.
+fn walk(tokens: &[TokenTree], inherited: bool, visit: &mut dyn FnMut(&[TokenTree], usize, bool)) {
     let whole = inherited || has_inner_test_attribute(tokens);
     // True if an attribute of the current item makes it test code.
     let mut item = false;
     for (at, token) in tokens.iter().enumerate() {
-        let rest = &tokens[at + 1..];
-        let before = at.checked_sub(1).map(|i| &tokens[i]);
         match token {
-            TokenTree::Punct(p) if p.as_char() == '#' => item |= rest.first().is_some_and(is_test_attribute),
+            TokenTree::Punct(p) if p.as_char() == '#' => item |= tokens.get(at + 1).is_some_and(is_test_attribute),
             TokenTree::Punct(p) if p.as_char() == ';' => item = false,
             TokenTree::Group(group) => {
-                let inner: Vec<TokenTree> = group.stream().into_iter().collect();
-                walk(&inner, whole || item, sites);
-                if group.delimiter() == Delimiter::Brace {
-                    item = false;
-                }
+                walk(&group.stream().into_iter().collect::<Vec<_>>(), whole || item, visit);
+                item &= group.delimiter() != Delimiter::Brace;
             }
-            TokenTree::Ident(ident) => {
-                if let Some(kind) = kind_of(&ident.to_string(), line_of(token), before, rest) {
-                    sites.push(Site { kind, line: line_of(token), in_test: whole || item });
-                }
-            }
-            TokenTree::Literal(literal) => {
-                if let Some(code) =
-                    literal.to_string().strip_prefix('"').and_then(|text| text.strip_suffix('"')).filter(|c| is_code(c))
-                {
-                    sites.push(Site { kind: Kind::Code(code.to_owned()), line: line_of(token), in_test: whole || item });
-                }
-            }
-            _ => {}
+            _ => visit(tokens, at, whole || item),
         }
     }
+}
+
+/// Visits the tokens of a file.
+fn each(text: &str, visit: &mut dyn FnMut(&[TokenTree], usize, bool)) -> Result<(), LexError> {
+    let tokens: Vec<TokenTree> = TokenStream::from_str(text)?.into_iter().collect();
+    walk(&tokens, false, visit);
+    Ok(())
 }
 
 /// Returns true if `text` looks like an error code: `E` and four digits.

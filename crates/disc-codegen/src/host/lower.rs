@@ -19,7 +19,10 @@ use crate::{
     target::{Compilation, Target},
 };
 use disc_ir::{Attr, Block, Builder, Diagnostic, Function, FunctionKind, FusionKind, Inst, Module, OpKind, Solver};
-use disc_passes::fusion::{ReductionPlan, plan};
+use disc_passes::{
+    analysis::query::Query,
+    fusion::{ReductionPlan, plan},
+};
 use std::{collections::HashMap, sync::Arc};
 
 /// A module of kernels and host programs, with what its messages need.
@@ -174,7 +177,8 @@ impl Lowering<'_> {
         let is_update = kind == FusionKind::Pointwise && memory[inputs..].iter().any(|output| memory[..inputs].contains(output));
         let form = if is_update { "update" } else { kind.name() };
         // Equal groups have equal plans, unless somebody wrote another one into the text.
-        let key = structure(&function, form) + &plan::shown(host, inst).unwrap_or_default();
+        let decision = plan::ATTRIBUTES.map(|name| host.attr(inst, name));
+        let key = format!("{} {decision:?}", structure(&function, form));
         if !self.known.contains_key(&key) {
             let variant = if self.is_variant { "variant_" } else { "" };
             let name = format!("k{}_{variant}{form}", self.known.len());

@@ -25,8 +25,7 @@ pub struct Group<'a> {
 impl<'a> Group<'a> {
     /// A group with all its outputs, whose sites are the first ones.
     pub fn new(function: &'a Function, solver: Arc<Solver>, name: &str, target: &'a Target) -> Self {
-        let end = function.terminator(function.body).expect("a function ends in `return`");
-        let wanted = (0..function.operands(end).len()).collect();
+        let wanted = (0..function.returned(function.body).len()).collect();
         Self { function, wanted, solver, name: name.into(), target, first_site: 1, nontemporal: false, index_type: DType::I64 }
     }
 }
@@ -43,14 +42,12 @@ impl Group<'_> {
 
     /// The values to compute, in the order of `wanted`.
     pub fn outputs(&self) -> Vec<Value> {
-        let end = self.function.terminator(self.function.body).expect("a function ends in `return`");
-        self.wanted.iter().map(|&position| self.function.operands(end)[position]).collect()
+        self.wanted.iter().map(|&position| self.function.returned(self.function.body)[position]).collect()
     }
 
     /// The value that the function returns at a position.
     pub fn output(&self, position: usize) -> Value {
-        let end = self.function.terminator(self.function.body).expect("a function ends in `return`");
-        self.function.operands(end)[position]
+        self.function.returned(self.function.body)[position]
     }
 
     pub fn tensor(&self, value: Value) -> &TensorType {

@@ -73,8 +73,7 @@ impl Planner<'_> {
         self.within(region, |planner, block| {
             let destinations = planner.destinations(region, |position, _| Destination::Buffer(targets[position]));
             planner.block(region, block, &destinations.destinations)?;
-            let end = planner.source.terminator(region).expect("a region ends in `return`");
-            for (position, (value, &target)) in planner.source.operands(end).iter().zip(targets).enumerate() {
+            for (position, (value, &target)) in planner.source.returned(region).iter().zip(targets).enumerate() {
                 if !destinations.served.contains(&position) {
                     planner.copy(block, planner.memory[value], target)?;
                 }
@@ -124,8 +123,7 @@ impl Planner<'_> {
         }
         let test = self.within(cond, |planner, block| {
             planner.block(cond, block, &HashMap::new())?;
-            let end = planner.source.terminator(cond).expect("a region ends in `return`");
-            Ok(vec![planner.scalar(block, planner.source.operands(end)[0], DType::I1)?])
+            Ok(vec![planner.scalar(block, planner.source.returned(cond)[0], DType::I1)?])
         })?;
         let step = self.within(body, |planner, block| {
             let destinations = planner.destinations_of_updates(body, &carried);
@@ -139,8 +137,7 @@ impl Planner<'_> {
 
     /// Moves the results of an iteration to where the next one reads them.
     fn carry(&mut self, body: Block, block: Block, carried: &[Value]) -> Result<(), Diagnostic> {
-        let end = self.source.terminator(body).expect("a region ends in `return`");
-        let results: Vec<Value> = self.source.operands(end).iter().map(|v| self.memory[v]).collect();
+        let results: Vec<Value> = self.source.returned(body).iter().map(|v| self.memory[v]).collect();
         let mut staged = Vec::new();
         for (position, &result) in results.iter().enumerate() {
             // A value that is neither carried nor a view of a carried value can be copied directly.

@@ -54,7 +54,7 @@ fn overwrites_of(
     let (read, written) = host.operands(group).split_at(inputs);
     let Some(domain) = domain(host, solver, written) else { return };
     let part = |buffer: Value| host.defining(root(host, buffer)).filter(|inst| ranges.contains_key(inst));
-    let results = host.operands(host.terminator(region).expect("a region ends in `return`"));
+    let results = host.returned(region);
     // The inputs that may be overwritten, each with the results that may do so; `None` stands for
     // all.
     let mut free: Vec<(Inst, Option<Vec<Value>>)> = Vec::new();
@@ -106,8 +106,7 @@ fn walked(host: &Function, solver: &Solver, region: Block, value: Value, model: 
 /// The positions of outputs that a reduction group writes while it still reads inputs. All of them
 /// have one shape.
 fn early(host: &Function, region: Block) -> HashSet<usize> {
-    let end = host.terminator(region).expect("a region ends in `return`");
-    let outputs = host.operands(end);
+    let outputs = host.returned(region);
     let phases = Phases::of(host, region, outputs, &|_| true);
     let is_early = |&position: &usize| phases.as_ref().map_or(true, |phases| phases.early(outputs[position]).is_some());
     (0..outputs.len()).filter(is_early).collect()

@@ -12,8 +12,7 @@ impl Planner<'_> {
     /// Maps values that the body of a loop returns to the memory of the carried value that they
     /// update, directly or through several updates in a row.
     pub(super) fn destinations_of_updates(&self, body: Block, carried: &[Value]) -> HashMap<Value, Destination> {
-        let end = self.source.terminator(body).expect("a region ends in `return`");
-        let returned = self.source.operands(end).iter().map(|&result| self.first_update(body, result));
+        let returned = self.source.returned(body).iter().map(|&result| self.first_update(body, result));
         let pairs = self.source.arguments(body).iter().zip(returned).zip(carried);
         let updated = pairs.filter(|((argument, result), _)| self.is_update(body, **argument, *result));
         updated.map(|((_, result), &buffer)| (result, Destination::Buffer(buffer))).collect()
@@ -74,8 +73,7 @@ impl Planner<'_> {
         let made = self.source.results_of(group).iter().position(|&value| value == result);
         let read = self.source.operands(group).iter().position(|&value| value == argument);
         let (Some(made), Some(read)) = (made, read) else { return false };
-        let end = self.source.terminator(region).expect("a region ends in `return`");
-        let (inner, updated) = (self.source.arguments(region)[read], self.source.operands(end)[made]);
+        let (inner, updated) = (self.source.arguments(region)[read], self.source.returned(region)[made]);
         self.source.defining(updated).is_some_and(|inst| self.updates(group, inst, inner, updated))
             && self.source.insts(block).contains(&group)
             && self.uses(region, inner) == 1

@@ -42,10 +42,9 @@ impl<'f> Planner<'f> {
             let buffer = planner.host.add_argument(body, global(planner.tensor(parameter)));
             planner.named(parameter, buffer);
         }
-        let end = source.terminator(source.body).expect("a function ends in `return`");
         let outputs = planner.destinations(source.body, |position, value| Destination::Output(position, value.clone()));
         planner.block(source.body, body, &outputs.destinations)?;
-        for (position, &value) in source.operands(end).iter().enumerate() {
+        for (position, &value) in source.returned(source.body).iter().enumerate() {
             if !outputs.served.contains(&position) {
                 let output = planner.allocate_output(body, position, &planner.tensor(value))?;
                 planner.copy(body, planner.memory[&value], output)?;
@@ -72,9 +71,8 @@ impl<'f> Planner<'f> {
     /// Maps values of a block to the destination of the returned value that they are, or that views
     /// them, so that they are written there directly. Each serves the first return only.
     pub(super) fn destinations(&self, block: Block, destination: impl Fn(usize, &TensorType) -> Destination) -> Destinations {
-        let end = self.source.terminator(block).expect("a block ends in `return`");
         let mut found = Destinations::default();
-        for (position, &value) in self.source.operands(end).iter().enumerate() {
+        for (position, &value) in self.source.returned(block).iter().enumerate() {
             let made = self.looked_at(block, value);
             let is_made = |inst: &Inst| {
                 let kind = self.source.kind_of(*inst);

@@ -200,7 +200,7 @@ impl Explainer<'_> {
             kind: kind(function, inst),
             ops,
             results: typed.collect(),
-            plan: plan::shown(function, inst),
+            plan: plan::in_words(function, inst),
         });
         self.makers.extend(results.iter().map(|&value| (value, (number, false))));
     }

@@ -5,13 +5,13 @@
 //! `fuse` decides once; whoever changes the ops of a group later decides anew. Code generation
 //! reads the decision, and a schedule that cannot follow it is an error of the compiler.
 use super::{
-    form::layout_of,
+    form::{layout_of, shown},
     layout::Layout,
     reduction_phases::Phases,
-    space::{Map, axes_of, map_of},
+    space::{axes_of, map_of},
 };
 use crate::analysis::query::Query;
-use disc_ir::{Attr, Code, Diagnostic, Dim, Function, FunctionKind, FusionKind, Inst, OpKind, Solver, Value};
+use disc_ir::{Attr, Code, Diagnostic, Function, FunctionKind, FusionKind, Inst, OpKind, Solver, Value};
 use std::collections::HashMap;
 
 /// The decision about a reduction group.
@@ -31,7 +31,7 @@ impl ReductionPlan {
         if !layout.reduces {
             return Err("there is no reduction".into());
         }
-        let phases = Phases::of(group, group.body, outputs, &|value| is_whole(group, solver, &layout, value))?;
+        let phases = Phases::of(group, group.body, outputs, &|value| layout.whole(solver, value, group.shape(value)).is_some())?;
         Ok(Self { layout, phases })
     }
 
@@ -43,7 +43,7 @@ impl ReductionPlan {
     pub fn read(host: &Function, inst: Inst, group: &Function, solver: &Solver) -> Result<Self, Diagnostic> {
         let wrong =
             |why: &str| Diagnostic::new(Code::E0211, format!("a reduction group {why}")).in_op("fusion").at(host.inst(inst).span);
-        let outputs = returned(group);
+        let outputs = group.returned(group.body).to_vec();
         if host.attr(inst, "walks").is_none() {
             return Err(wrong("has no `space`, `reduced` and `walks`, which `fuse` writes"));
         }
@@ -62,7 +62,7 @@ impl ReductionPlan {
         }
         let phases = Phases::decided(group, group.body, &outputs, &walks).map_err(|why| wrong(&format!("is too deep: {why}")))?;
         for (&output, &walk) in outputs.iter().zip(&walks) {
-            let is_whole = is_whole(group, solver, &layout, output);
+            let is_whole = layout.whole(solver, output, group.shape(output)).is_some();
             if walk.map_or(is_whole, |walk| !is_whole || !phases.can_write(output, walk)) {
                 return Err(wrong("has a result that cannot be written by the walk that `walks` states"));
             }
@@ -70,8 +70,8 @@ impl ReductionPlan {
         Ok(Self { layout, phases })
     }
 
-    /// The attributes that carry the decision.
-    fn attributes(&self, outputs: &[Value]) -> [(&'static str, Option<Attr>); 4] {
+    /// The values of [`ATTRIBUTES`].
+    fn attributes(&self, outputs: &[Value]) -> [Option<Attr>; 4] {
         let Layout { space, reduced, reordered, .. } = &self.layout;
         let walk = |walk: Option<usize>| walk.map_or(-1, |walk| walk as i64);
         let walks = self.phases.walks(outputs).into_iter().map(walk).collect();
@@ -85,10 +85,10 @@ impl ReductionPlan {
         };
         let orders = outputs.iter().flat_map(order).map(|axis| axis as i64).collect();
         [
-            ("space", Some(Attr::Dims(space.clone()))),
-            ("reduced", Some(Attr::Ints(reduced.iter().map(|&axis| axis as i64).collect()))),
-            ("walks", Some(Attr::Ints(walks))),
-            ("orders", (!reordered.is_empty()).then_some(Attr::Ints(orders))),
+            Some(Attr::Dims(space.clone())),
+            Some(Attr::Ints(reduced.iter().map(|&axis| axis as i64).collect())),
+            Some(Attr::Ints(walks)),
+            (!reordered.is_empty()).then_some(Attr::Ints(orders)),
         ]
     }
 }
@@ -103,11 +103,11 @@ pub fn decide(function: &mut Function, inst: Inst, solver: &Solver) -> Result<()
         return Ok(());
     }
     let group = extract(function, inst);
-    let outputs = returned(&group);
+    let outputs = group.returned(group.body).to_vec();
     let plan = ReductionPlan::of(&group, solver, &outputs).map_err(|why| {
         Diagnostic::new(Code::E0211, format!("a reduction group has no plan: {why}")).in_op("fusion").at(function.inst(inst).span)
     })?;
-    for (name, value) in plan.attributes(&outputs) {
+    for (name, value) in ATTRIBUTES.into_iter().zip(plan.attributes(&outputs)) {
         let position = OpKind::Fusion.def().attr_position(name).expect("`fusion` has this attribute");
         function.inst_mut(inst).attrs[position] = value;
     }
@@ -134,27 +134,15 @@ pub fn extract(host: &Function, inst: Inst) -> Function {
     function
 }
 
-/// Returns true if a value has an element for each position of the space.
-fn is_whole(group: &Function, solver: &Solver, layout: &Layout, value: Value) -> bool {
-    let all: Vec<usize> = (0..layout.space.len()).collect();
-    let in_order = || map_of(solver, &layout.space, &all, group.shape(value));
-    let is_axes = |map: &Map| axes_of(map).is_some();
-    layout.reordered(value).is_some_and(is_axes) || in_order().is_some_and(|map| is_axes(&map))
-}
+/// The attributes in which a reduction carries its decision.
+pub const ATTRIBUTES: [&str; 4] = ["space", "reduced", "walks", "orders"];
 
-fn returned(group: &Function) -> Vec<Value> {
-    let end = group.terminator(group.body).expect("a region ends in `return`");
-    group.operands(end).to_vec()
-}
-
-/// The walked space of a group as people read it: `[B]x768 reduced over 1`.
-pub fn shown(host: &Function, inst: Inst) -> Option<String> {
-    host.attr(inst, "walks")?;
+/// The decision that a reduction carries, for people: `walks [B]x768, reduces axes 1`; `None` if
+/// the op carries none.
+pub fn in_words(host: &Function, inst: Inst) -> Option<String> {
+    let walks = host.attr(inst, "walks").map(|_| host.ints(inst, "walks"))?;
     let list = |values: &[i64]| values.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
-    let size = |dim: &Dim| dim.as_const().map_or_else(|| format!("[{dim}]"), |size| size.to_string());
-    let space: Vec<String> = host.dims(inst, "space").iter().map(size).collect();
-    let mut text = format!("walks {}, reduces axes {}", space.join("x"), list(host.ints(inst, "reduced")));
-    let walks = host.ints(inst, "walks");
+    let mut text = format!("walks {}, reduces axes {}", shown(host.dims(inst, "space")), list(host.ints(inst, "reduced")));
     if walks.iter().any(|&walk| walk >= 0) {
         text += &format!(", writes results in walks {}", list(walks));
     }

@@ -20,8 +20,7 @@ pub(super) fn out(
     value: Value,
     solver: &Arc<Solver>,
 ) -> Result<Option<(Function, [Inst; 2])>, Diagnostic> {
-    let end = function.terminator(function.inst(group).regions[0]).expect("a region ends in `return`");
-    let returned = function.operands(end);
+    let returned = function.returned(function.inst(group).regions[0]);
     if returned.contains(&value) {
         return Ok(None);
     }
@@ -54,10 +53,9 @@ pub(crate) fn again(
 ) -> Result<Inst, Diagnostic> {
     let source = function.clone();
     let region = source.inst(group).regions[0];
-    let end = source.terminator(region).expect("a region ends in `return`");
     let apart = (!source.arguments(region).contains(&from.0)).then_some(from);
     let mut carver = GroupSplitter { source: &source, made: source.clone(), block, group };
-    let made = carver.part(FusionKind::Pointwise, &[source.operands(end)[number]], apart, solver)?;
+    let made = carver.part(FusionKind::Pointwise, &[source.returned(region)[number]], apart, solver)?;
     *function = carver.made;
     Ok(made)
 }
@@ -70,8 +68,7 @@ pub(crate) fn drop_result(
     solver: &Arc<Solver>,
 ) -> Result<(), Diagnostic> {
     let source = function.clone();
-    let end = source.terminator(source.inst(group).regions[0]).expect("a region ends in `return`");
-    let mut returned = source.operands(end).to_vec();
+    let mut returned = source.returned(source.inst(group).regions[0]).to_vec();
     returned.remove(number);
     let mut carver = GroupSplitter { source: &source, made: source.clone(), block, group };
     let made = carver.part(FusionKind::of(&source, group).expect("a group"), &returned, None, solver)?;

@@ -49,19 +49,20 @@ impl AttentionPlan {
         let &[first, second, third] = &parts[..] else { return Err("the group does not hold three groups".into()) };
         let parts = [first, second, third];
         let functions = parts.map(|part| extract(group, part));
-        let product = |function: &Function| MatmulPlan::of(function, solver, target, &returned(function));
+        let result = |part: usize| functions[part].returned(functions[part].body)[0];
+        let product = |function: &Function| MatmulPlan::of(function, solver, target, function.returned(function.body));
         let (scores, weighted) = (product(&functions[0])?, product(&functions[2])?);
         let weights = weighted.left_input().ok_or("the second product reads no rows of memory")?;
         let decided = ReductionPlan::read(group, second, &functions[1], solver)?;
         let rows = ReductionSchedule::new(&functions[1], decided);
-        let softmax = Softmax::of(&functions[1], &rows, returned(&functions[1])[0]).filter(|_| weighted.takes_parts());
+        let softmax = Softmax::of(&functions[1], &rows, result(1)).filter(|_| weighted.takes_parts());
         let columns = scores.shape.n.size.clone();
         let (columns, role) = match softmax {
             Some(_) => (Dim::min(&columns, &Dim::constant(KEYS)), Role::Parts),
             None => (columns, Role::Rows),
         };
         let room = scores.room(columns);
-        let scores = scores.in_blocks(Role::Result, RowBuffer { value: returned(&functions[0])[0], room: room.clone() });
+        let scores = scores.in_blocks(Role::Result, RowBuffer { value: result(0), room: room.clone() });
         let weighted = weighted.in_blocks(role, RowBuffer { value: weights, room });
         let reads = parts.map(|part| group.operands(part).to_vec());
         let made = parts.map(|part| group.result(part));
@@ -131,11 +132,6 @@ impl AttentionPlan {
     /// Finds the masks of the scores.
     pub(super) fn masks(&self) -> Vec<Mask> {
         let function = &self.functions[0];
-        masks(function, returned(function)[0], self.rows.rows - 1)
+        masks(function, function.returned(function.body)[0], self.rows.rows - 1)
     }
-}
-
-fn returned(function: &Function) -> Vec<Value> {
-    let end = function.terminator(function.body).expect("a function ends in `return`");
-    function.operands(end).to_vec()
 }

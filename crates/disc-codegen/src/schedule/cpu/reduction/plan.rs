@@ -126,8 +126,7 @@ impl ReductionSchedule {
     /// The dimensions of an output with an element for each position of the space, whose rows may
     /// be in another order.
     pub(super) fn whole_output(&self, solver: &Solver, output: Value, tensor: &TensorType) -> Option<Vec<Vec<usize>>> {
-        let reordered = self.layout.reordered(output).cloned().and_then(axes);
-        reordered.or_else(|| self.whole(solver, tensor))
+        self.layout.whole(solver, output, &tensor.dims).and_then(axes)
     }
 
     /// The dimensions of a value with one element for each row.

@@ -182,8 +182,7 @@ pub(super) fn sum_kernels(
     targets: &[Argument],
     suffix: &str,
 ) -> Option<Scheduled> {
-    let end = function.terminator(function.body).expect("a function ends in `return`");
-    let outputs = function.operands(end).to_vec();
+    let outputs = function.returned(function.body).to_vec();
     let plan = ReductionSchedule::of(function, &group.solver, &outputs).ok()?;
     let name = Arc::from(format!("{}_{suffix}", group.name));
     let sums = Group { function, wanted: (0..outputs.len()).collect(), name, ..group.clone() };
