@@ -15,6 +15,27 @@ os.environ["DISC_CACHE"] = "0"
 collect_ignore = ["cache_cases.py"]
 
 
+@pytest.fixture(autouse=True, scope="session")
+def _nothing_falls_back():
+    """A test of the compiler sees an error where torch would serve a call."""
+    from disc import Options
+
+    with Options(fallback="error"):
+        yield
+
+
+@pytest.fixture(autouse=True)
+def _users_default(request):
+    """Tests of fallbacks are marked: torch may serve what is not compiled."""
+    if not request.node.get_closest_marker("fallback"):
+        yield
+        return
+    from disc import Options
+
+    with Options(fallback="framework"):
+        yield
+
+
 def pytest_addoption(parser):
     parser.addoption(
         "--rows",

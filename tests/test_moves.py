@@ -38,7 +38,7 @@ def test_compiled_code_never_reads_freed_memory(how):
     expected = model(ids).detach()
     fast = disc.optimize(model, ids)
     _moved(model, how)
-    assert all(not t.is_shared() for _, t in fast._weights)
+    assert all(not t.is_shared() for _, t in fast._dispatcher.entries()[0].weights())
     torch.testing.assert_close(fast(ids), expected)
 
 
@@ -67,6 +67,6 @@ def test_released_weights_do_not_move():
 def test_other_memory_moves_as_before():
     model, ids = Model().eval(), torch.randint(5000, (3, 7))
     fast = disc.optimize(model, ids)
-    read = [t.data_ptr() for _, t in fast._weights]
+    read = [t.data_ptr() for _, t in fast._dispatcher.entries()[0].weights()]
     assert torch.rand(9).share_memory_().is_shared()
-    assert [t.data_ptr() for _, t in fast._weights] == read
+    assert [t.data_ptr() for _, t in fast._dispatcher.entries()[0].weights()] == read

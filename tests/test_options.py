@@ -18,25 +18,10 @@ def optimized(**options):
         return disc.optimize(nn.Linear(4, 4).eval(), torch.randn(2, 4), options=disc.Options(**options))
 
 
-@pytest.mark.parametrize(
-    "given",
-    [
-        {"min_cluster_size": 2},
-        {"allow_ops": ["aten.relu.default"]},
-        {"block_ops": ("aten.relu.default",)},
-        {"allow_tracing": True},
-        {"fallback": "framework"},
-    ],
-)
-def test_what_belongs_to_plug_in_mode_is_refused_until_there_is_one(given):
-    with pytest.raises(disc.Error, match=f"Options.{next(iter(given))} = .*plug-in mode") as caught:
-        optimized(**given)
+def test_what_is_planned_is_refused():
+    with pytest.raises(disc.Error, match=r"Options.allow_tracing = True is not available yet") as caught:
+        optimized(allow_tracing=True)
     assert caught.value.code == "E0801"
-
-
-def test_the_defaults_of_plug_in_mode_are_accepted():
-    fast = optimized(min_cluster_size=1, allow_ops=[], block_ops=(), allow_tracing=False, fallback="error")
-    assert fast(torch.randn(3, 4)).shape == (3, 4)
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from .core.package import clear_cache, export, load, save
     from .core.report import Report, report
     from .torch.check import CheckResult, check
-    from .torch.module import optimize
+    from .torch.module.optimize import optimize
+    from .torch.module.optimized import OptimizedModule
 
 __all__ = [
     "CheckResult",
@@ -27,6 +28,7 @@ __all__ = [
     "Dim",
     "DimError",
     "Error",
+    "OptimizedModule",
     "Options",
     "PackageError",
     "Report",
@@ -48,7 +50,8 @@ _LOADED_NS = time.time_ns()
 #: The modules of the functions: torch is imported by the first one that needs it, not by ``import
 #: disc``.
 _LAZY = {
-    "optimize": "torch.module",
+    "optimize": "torch.module.optimize",
+    "OptimizedModule": "torch.module.optimized",
     "report": "core.report",
     "Report": "core.report",
     "check": "torch.check",

@@ -20,6 +20,7 @@ pub(crate) const LAYERS: &[Layer] = &[
     // Apart, since generated docs read it without a compiler.
     layer("disc-options", &[]),
     layer("disc-ir", &[]),
+    layer("disc-import", &[]),
     layer("disc-passes", &["disc-ir"]),
     layer("disc-filetests", &["disc-ir", "disc-passes"]),
     layer("disc-codegen", &["disc-passes", "disc-ir", "disc-abi"]),
@@ -30,7 +31,7 @@ pub(crate) const LAYERS: &[Layer] = &[
     layer("disc", &["disc-options", "disc-abi", "disc-ir", "disc-passes", "disc-codegen", "disc-llvm", "disc-ral", "disc-simt"]),
     layer("disc-cli", &["disc", "disc-ir", "disc-passes", "disc-filetests"]),
     // The wheel installs `disc` and `disc-opt` too: their main functions are in the extension.
-    layer("disc-python", &["disc-options", "disc", "disc-cli", "disc-ir", "disc-ral"]),
+    layer("disc-python", &["disc-options", "disc-import", "disc", "disc-cli", "disc-ir", "disc-ral"]),
     layer("xtask", &["disc-options", "disc-ir", "disc-passes", "disc-codegen"]),
 ];
 
@@ -83,6 +84,7 @@ pub(crate) const PACKAGES: &[Package] = &[
     package("torch.tracer", "Traces a module into a graph of whole ATen ops."),
     package("torch.capture", "Chooses example sizes, traces, reads guards, proves branches on sizes 0 and 1."),
     package("torch.lowering", "Lowers the graph to the IR: one table of ATen overloads, one file per family."),
+    package("torch.partition", "Divides a graph into clusters that disc compiles and ops that torch runs."),
     package("torch.cache", "Keeps captures on disk, under a fingerprint of the module and its code."),
     package("torch", "The compiled module, its calls, results and weights."),
 ];

@@ -58,8 +58,8 @@ pub enum Reader {
     Compiler,
     /// A front end alone.
     Front,
-    /// A front end, once there is plug-in mode: another value than the default is refused.
-    PlugIn,
+    /// A front end, once it exists: another value than the default is refused.
+    Planned,
 }
 
 /// A row of the table.

@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 pub fn settings() -> String {
     let mut text = String::from("| field | default | what it does |\n|---|---|---|\n");
     for option in OPTIONS {
-        let later = if option.reader == Reader::PlugIn { " (plug-in mode, which does not exist yet)" } else { "" };
+        let later = if option.reader == Reader::Planned { " (not available yet)" } else { "" };
         let _ = writeln!(text, "| `{}` | {} | {}{later} |", option.name, shown(option.default), option.doc.trim());
     }
     text
@@ -46,8 +46,8 @@ pub fn python_fields() -> String {
     }
     text += "}\n\n#: Handed to the compiler under their names.\n";
     text += &names("COMPILER", |option| option.reader == Reader::Compiler);
-    text += "\n#: Belong to plug-in mode.\n";
-    text += &names("PLUG_IN", |option| option.reader == Reader::PlugIn);
+    text += "\n#: Not available yet.\n";
+    text += &names("PLANNED", |option| option.reader == Reader::Planned);
     text
 }
 

@@ -48,17 +48,21 @@ macro_rules! option_table {
                 /// a line on standard error that says what `disc.optimize` is doing, if that is a
                 /// terminal; it goes away
                 progress = $crate::Kind::Flag, $crate::Value::Flag(true), Front;
-                /// the fewest operations of a compiled subgraph
-                min_cluster_size = $crate::Kind::Count, $crate::Value::Count(1), PlugIn;
-                /// names of ops that are compiled, and no others
-                allow_ops = $crate::Kind::Names("['aten.gelu.default']"), $crate::Value::NoNames, PlugIn;
+                /// the fewest operations of a compiled subgraph of a module that disc compiles in
+                /// part; else an estimate of time decides
+                min_cluster_size = $crate::Kind::Count, $crate::Value::Unset, Front;
+                /// names of ops that are compiled, and no others, if there are any
+                allow_ops = $crate::Kind::Names("['aten.gelu.default']"), $crate::Value::NoNames, Front;
                 /// names of ops that are left to the framework
-                block_ops = $crate::Kind::Names("['aten.gelu.default']"), $crate::Value::NoNames, PlugIn;
-                /// whether a module may be captured by tracing it with the example
-                allow_tracing = $crate::Kind::Flag, $crate::Value::Flag(false), PlugIn;
+                block_ops = $crate::Kind::Names("['aten.gelu.default']"), $crate::Value::NoNames, Front;
                 /// what happens to what is not compiled: `"framework"` runs it, `"error"` refuses
                 /// it
-                fallback = $crate::Kind::Choice(&["error", "framework"]), $crate::Value::Text("error"), PlugIn;
+                fallback = $crate::Kind::Choice(&["framework", "error"]), $crate::Value::Text("framework"), Front;
+                /// so many calls of a module are compared with eager calls; the report says what
+                /// came of it
+                verify = $crate::Kind::Count, $crate::Value::Unset, Front;
+                /// whether a module may be captured by tracing it with the example
+                allow_tracing = $crate::Kind::Flag, $crate::Value::Flag(false), Planned;
             }
         }
     };

@@ -12,6 +12,7 @@ mod compile;
 mod errors;
 mod facade;
 mod ir;
+mod partition;
 mod prefault;
 
 use pyo3::prelude::*;
@@ -37,6 +38,7 @@ fn _disc(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(ir::ops, module)?)?;
     module.add_function(wrap_pyfunction!(compile::compile, module)?)?;
     module.add_function(wrap_pyfunction!(compile::devices, module)?)?;
+    module.add_function(wrap_pyfunction!(partition::partition, module)?)?;
     module.add_function(wrap_pyfunction!(call::load_code, module)?)?;
     module.add_function(wrap_pyfunction!(cache::cache_directory, module)?)?;
     module.add_function(wrap_pyfunction!(cache::cache_get, module)?)?;

@@ -55,6 +55,14 @@ def compile_function(source, options: Options, threads: int | None, cache: str |
     return _extension().compile(source, chosen, cache=cache, cache_weights=keeps_weights(options))
 
 
+def partition(rows: Sequence[tuple], fewest: int | None) -> list[tuple[bool, list[int]]]:
+    """Partitions a graph in program order into steps, each a cluster or a node of the framework.
+
+    A row is ``(compiled, cheap, result, operations, bytes, reads, follows)``.
+    """
+    return _extension().partition(rows, fewest)
+
+
 def devices() -> list[str]:
     """Names the devices that compiled modules can run on here.
 

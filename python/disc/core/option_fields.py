@@ -27,8 +27,9 @@ class OptionFields:
     min_cluster_size: int | None = None
     allow_ops: Sequence[str] | None = None
     block_ops: Sequence[str] | None = None
-    allow_tracing: bool | None = None
     fallback: str | None = None
+    verify: int | None = None
+    allow_tracing: bool | None = None
 
 
 #: Kinds of values, as ``disc.core.options`` checks them, with what a message or the check needs.
@@ -47,8 +48,9 @@ KINDS = {
     "min_cluster_size": ("count", None),
     "allow_ops": ("names", "['aten.gelu.default']"),
     "block_ops": ("names", "['aten.gelu.default']"),
+    "fallback": ("choice", ("framework", "error")),
+    "verify": ("count", None),
     "allow_tracing": ("flag", None),
-    "fallback": ("choice", ("error", "framework")),
 }
 
 #: Values of options that nobody chose.
@@ -61,11 +63,10 @@ DEFAULTS = {
     "library": "off",
     "cache": True,
     "progress": True,
-    "min_cluster_size": 1,
     "allow_ops": (),
     "block_ops": (),
+    "fallback": "framework",
     "allow_tracing": False,
-    "fallback": "error",
 }
 
 #: Handed to the compiler under their names.
@@ -81,11 +82,5 @@ COMPILER = (
     "library",
 )
 
-#: Belong to plug-in mode.
-PLUG_IN = (
-    "min_cluster_size",
-    "allow_ops",
-    "block_ops",
-    "allow_tracing",
-    "fallback",
-)
+#: Not available yet.
+PLANNED = ("allow_tracing",)

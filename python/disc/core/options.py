@@ -14,7 +14,7 @@ import threading
 from dataclasses import dataclass, fields, replace
 
 from .errors import Error
-from .option_fields import COMPILER, KINDS, PLUG_IN, OptionFields
+from .option_fields import COMPILER, KINDS, PLANNED, OptionFields
 from .option_fields import DEFAULTS as _DEFAULTS
 
 _active = threading.local()
@@ -143,14 +143,14 @@ def effective(options: Options | None) -> Options:
     return options.over(current()) if options is not None else current()
 
 
-def refuse_plug_in(options: Options) -> None:
-    """Raises for an option that has no meaning before plug-in mode exists."""
-    for name in PLUG_IN:
+def refuse_planned(options: Options) -> None:
+    """Raises for an option that has no meaning yet."""
+    for name in PLANNED:
         value, default = getattr(options, name), getattr(DEFAULTS, name)
         changed = tuple(value) != tuple(default) if isinstance(default, tuple) else value != default
         if changed:
             raise Error(
-                f"Options.{name} = {value!r} is not available yet: it belongs to plug-in mode",
+                f"Options.{name} = {value!r} is not available yet",
                 code="E0801",
                 help=f"leave it out, or use {default!r}",
             )

@@ -8,7 +8,6 @@ at everything and runs when the extension refused a call.
 
 from __future__ import annotations
 
-import inspect
 import re
 from typing import Any
 
@@ -21,12 +20,13 @@ from ..core.signature import Check, Signature
 from .capture.captured_program import CapturedProgram
 from .compat import children_of
 from .pytree import kv_caches
-from .pytree.arguments import CONSTANTS, Arguments, array_cure
+from .pytree.arguments import Arguments, array_cure
+from .pytree.parameters import Parameters, same_constant
 from .symbolic.guard_functions import function_of
 
 #: Only these are dense tensors with memory of their own; subclasses (fake tensors, DTensor, ...)
 #: may be anything.
-_PLAIN = frozenset((torch.Tensor, torch.nn.Parameter, torch.nn.Buffer))
+PLAIN = frozenset((torch.Tensor, torch.nn.Parameter, torch.nn.Buffer))
 
 
 class Call:
@@ -37,10 +37,10 @@ class Call:
         self.signature = _signature(captured)
         self.dtypes = captured.dtypes
         self.training = module.training
-        self._read_signature(module)
+        self.parameters = Parameters(module)
         args, kwargs = children_of(self.arguments.spec)
         slots = [
-            *zip(self._parameters_of(args.num_children), children_of(args), strict=True),
+            *zip(self.parameters.first(args.num_children), children_of(args), strict=True),
             *zip(kwargs.context, children_of(kwargs), strict=True),
         ]
         #: One per argument of the example: its name, its structure (None for a leaf), how many
@@ -52,35 +52,6 @@ class Call:
         self._keywords = tuple(kwargs.context) if plain else None
         self._positional = args.num_children if plain else -1
 
-    def _read_signature(self, module: torch.nn.Module) -> None:
-        """Names of the parameters that a position may fill,
-        and the defaults of all that have one.
-        """
-        self._parameters: list[str] = []
-        self._defaults: dict[Any, Any] = {}
-        #: All parameters, and whether there are ``*args`` and ``**kwargs``.
-        self._names: set[str] = set()
-        self._takes_more = self._takes_any = False
-        try:
-            parameters = inspect.signature(module.forward).parameters.values()
-        except (TypeError, ValueError):
-            parameters = ()
-            self._takes_more = self._takes_any = True
-        for p in parameters:
-            self._takes_more |= p.kind is p.VAR_POSITIONAL
-            self._takes_any |= p.kind is p.VAR_KEYWORD
-            self._names.add(p.name)
-            if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD):
-                self._parameters.append(p.name)
-            if p.default is not p.empty:
-                self._defaults[p.name] = p.default
-
-    def _parameters_of(self, count: int) -> list:
-        """The names of the first positional arguments;
-        those of ``*args`` have no name but their place.
-        """
-        return [*self._parameters[:count], *range(len(self._parameters), count)]
-
     def tensors(self, args: tuple, kwargs: dict) -> list[torch.Tensor]:
         """The flat tensors of a call."""
         if len(args) == self._positional and tuple(kwargs) == self._keywords:
@@ -88,7 +59,7 @@ class Call:
         else:
             leaves = self._flatten(args, kwargs)
         for t in leaves:
-            if type(t) not in _PLAIN or t.is_neg():
+            if type(t) not in PLAIN or t.is_neg():
                 self.explain(leaves)
         if self.signature.checks:
             self._check_conditions(leaves)
@@ -115,7 +86,7 @@ class Call:
                 )
             leaves += held
         for i, wanted in self.arguments.constants.items():
-            if not _same_constant(leaves[i], wanted):
+            if not same_constant(leaves[i], wanted):
                 raise Error(
                     f"input {self.arguments.names[i]} is {_short(leaves[i])}; the module was compiled for {wanted!r}",
                     code="E0601",
@@ -125,19 +96,23 @@ class Call:
 
     def _in_order(self, args: tuple, kwargs: dict) -> list:
         """The arguments in the order of the example; what is left out takes its default."""
-        given = dict(zip(self._parameters_of(len(args)), args, strict=True))
+        given = dict(zip(self.parameters.first(len(args)), args, strict=True))
         if twice := given.keys() & kwargs.keys():
             raise Error(f"input {min(twice)} is given twice, by position and by name", code="E0601")
         given |= kwargs
         values = []
         for name, _, _ in self._slots:
-            if name not in given and name not in self._defaults:
+            if name not in given and name not in self.parameters.defaults:
                 raise Error(f"input {self._called(name)} is missing", code="E0601")
-            values.append(given.pop(name) if name in given else self._defaults[name])
+            values.append(given.pop(name) if name in given else self.parameters.defaults[name])
         for name, value in given.items():
-            if name in self._defaults and _same_constant(value, self._defaults[name]):
+            if name in self.parameters.defaults and same_constant(value, self.parameters.defaults[name]):
                 continue
-            takes = self._takes_more if isinstance(name, int) else self._takes_any or name in self._names
+            takes = (
+                self.parameters.takes_more
+                if isinstance(name, int)
+                else self.parameters.takes_any or name in self.parameters.names
+            )
             if not takes:
                 raise Error(f"forward has no parameter for the input {self._called(name)}", code="E0601")
             raise Error(
@@ -201,7 +176,7 @@ class Call:
             wrong = "a nested tensor"
         elif t.layout is not torch.strided:
             wrong = f"a tensor of layout {t.layout}"
-        elif type(t) not in _PLAIN:
+        elif type(t) not in PLAIN:
             wrong = f"a tensor of class {type(t).__name__}"
         elif t.device.type != "cpu":
             wrong = f"a tensor on {t.device}; the module was compiled for cpu"
@@ -243,17 +218,6 @@ def _signature(captured: CapturedProgram) -> Signature:
         captured.fixed,
         {named(text): at for text, at in program.asked_at.items()} | captured.fixed_at,
     )
-
-
-def _same_constant(value, wanted) -> bool:
-    """Returns true if a compiled-in value serves for ``value``: NaN does for NaN,
-    0.0 does not for -0.0.
-    """
-    if type(value) is not type(wanted):
-        return False
-    if isinstance(wanted, (float, complex)):
-        return repr(value) == repr(wanted)
-    return value is wanted or (isinstance(wanted, CONSTANTS) and value == wanted)
 
 
 #: So much of a structure is shown.

@@ -36,15 +36,20 @@ def check(module, inputs, kwargs: dict | None = None) -> CheckResult:
     """Runs a module that ``disc.optimize`` returned and its original on ``inputs``,
     and compares each output.
     """
-    from .module import OptimizedModule, keyword_arguments
+    from .module.optimize import keyword_arguments
+    from .module.optimized import OptimizedModule
 
     if not isinstance(module, OptimizedModule):
         raise Error(f"check: expected a module that disc.optimize returned, got {type(module).__name__}")
     args = tuple(inputs) if isinstance(inputs, tuple) else (inputs,)
     kwargs = keyword_arguments(kwargs)
     with torch.no_grad():
-        ours = pytree.tree_leaves(module(*args, **kwargs))
-        theirs = pytree.tree_leaves(module.original(*args, **kwargs))
+        return compare_trees(module(*args, **kwargs), module.original(*args, **kwargs))
+
+
+def compare_trees(result, expected) -> CheckResult:
+    """Compares the leaves of two results."""
+    ours, theirs = pytree.tree_leaves(result), pytree.tree_leaves(expected)
     greatest, first = 0.0, None
     for i, (a, e) in enumerate(zip(ours, theirs, strict=True)):
         error, reason = _compare(a, e)

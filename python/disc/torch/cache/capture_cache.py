@@ -47,7 +47,7 @@ from .fingerprint import Read, own_files, read
 if TYPE_CHECKING:
     from ..capture.capture import CapturedGraph
 
-_FORMAT = 6
+_FORMAT = 7
 _MOST_BYTES = 64 << 20
 
 

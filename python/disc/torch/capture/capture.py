@@ -81,12 +81,16 @@ class CapturedGraph:
     fixed: list[str] = field(default_factory=list)
     #: The lines of the model that fix what is in ``fixed``, as far as they are known.
     fixed_at: dict[str, str] = field(default_factory=dict)
+    #: Who traced it: "disc" or "export".
+    by: str = "disc"
     attempts: int = 1
     milliseconds: float = 0.0
     #: The attributes that the module assigned while it was traced.
     changes: list[Change] = field(default_factory=list)
     #: The caches of functions that traces of the module may fill.
     caches: FunctionCaches | None = None
+    #: The inputs that hold sizes, as scalars, of a part of a graph.
+    sizes: dict[sympy.Symbol, torch.fx.Node] = field(default_factory=dict)
 
     @property
     def graph(self) -> torch.fx.Graph:
@@ -182,7 +186,7 @@ def _first_success(module, arguments: Arguments, tensors, plan: DimPlan, serves:
         reason = error.__cause__ or error
         logging.getLogger(__name__).info("traced by torch.export: %s", reason)
         below = isinstance(reason, Transformed)
-        return _attempts(
+        captured = _attempts(
             module,
             arguments,
             tensors,
@@ -190,6 +194,8 @@ def _first_success(module, arguments: Arguments, tensors, plan: DimPlan, serves:
             functools.partial(exported, serves=serves, below_transforms=below),
             caches,
         )
+        captured.by = "export"
+        return captured
 
 
 def _check_examples(arguments: Arguments, tensors: list[torch.Tensor]) -> None:

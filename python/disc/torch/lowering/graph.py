@@ -59,36 +59,29 @@ def convert(graph: CapturedGraph, builder) -> CapturedProgram:
     Raises UnsupportedOp, which names all ops without an entry.
     """
     start = time.perf_counter()
-    program = Program()
-    expressions = Expressions(graph.simplify)
-    expressions.check = lambda condition, text: add_check(program, condition, text)
-    emitter = TorchEmitter(builder, expressions)
-    emitter.state = lambda fact: state_fact(builder, program, fact)
-    walk = _Walk(graph, emitter, program)
-    declare_inputs(graph, builder, expressions, walk, program)
-    declare_facts(graph, builder, expressions, program)
-    bind_weights(graph, emitter, walk, program)
-    walk.run(graph.graph)
+    walk = Walk(graph, builder)
+    program = walk.program
+    walk.lower()
     walk.raise_if_missing()
     declare_outputs(graph, walk, builder, program)
     stages = {"capture": graph.milliseconds, "convert": (time.perf_counter() - start) * 1e3}
     return CapturedProgram(
         graph.arguments, graph.plan, graph.out_spec, graph.symbols, graph.dtypes, graph.fixed, graph.fixed_at,
-        program, builder, stages,
+        program, builder, graph.by, stages,
     )  # fmt: skip
 
 
-# Inputs and facts.
+class Walk:
+    """Lowers the nodes of one captured graph in program order."""
 
-
-# The walk.
-
-
-class _Walk:
-    def __init__(self, captured, emitter: TorchEmitter, program: Program):
+    def __init__(self, captured: CapturedGraph, builder):
         self.captured = captured
-        self.emitter = emitter
-        self.program = program
+        self.builder = builder
+        self.program = program = Program()
+        expressions = Expressions(captured.simplify)
+        expressions.check = lambda condition, text: add_check(program, condition, text)
+        self.emitter = TorchEmitter(builder, expressions)
+        self.emitter.state = lambda fact: state_fact(builder, program, fact)
         self.values: dict[torch.fx.Node, Any] = {}
         self.weight_names: dict[torch.fx.Node, str] = {}
         self.missing: Counter[tuple[str, str]] = Counter()
@@ -99,6 +92,14 @@ class _Walk:
         self.given_within: set[torch.fx.Node] = set()
         #: The node that is being converted.
         self.node: torch.fx.Node | None = None
+
+    def lower(self) -> None:
+        """Declares the interface but for the results, and converts the graph."""
+        expressions = self.emitter.expressions
+        declare_inputs(self.captured, self.builder, expressions, self, self.program)
+        declare_facts(self.captured, self.builder, expressions, self.program)
+        bind_weights(self.captured, self.emitter, self, self.program)
+        self.run(self.captured.graph)
 
     def run(self, graph: torch.fx.Graph) -> Any:
         """Converts every node; the value is what the graph returns."""

@@ -25,7 +25,7 @@ from .emitter import TorchEmitter
 from .promotion import name_of
 
 if TYPE_CHECKING:
-    from .graph import _Walk
+    from .graph import Walk
 
 
 def declare_inputs(captured, builder, expressions, walk, program: Program) -> None:
@@ -44,6 +44,8 @@ def declare_inputs(captured, builder, expressions, walk, program: Program) -> No
                 expressions.symbols.setdefault(expr, value.shape[axis])
             elif not isinstance(expr, int):
                 deferred.append((expr, value.shape[axis]))
+    for symbol, node in captured.sizes.items():
+        expressions.bind(symbol, walk.emitter.bind_dim(walk.values[node], str(symbol)))
     for expr, dim in deferred:
         _relate(expr, dim, expressions, builder, program)
 
@@ -173,7 +175,7 @@ def state_relation(expressions, state, fact, relation: str) -> str | None:
     return text
 
 
-def bind_weights(captured, emitter: TorchEmitter, walk: _Walk, program: Program) -> None:
+def bind_weights(captured, emitter: TorchEmitter, walk: Walk, program: Program) -> None:
     """Parameters and buffers are weights, one for each tensor, whatever names it has;
     lifted tensors are constants.
     """
@@ -194,7 +196,7 @@ def bind_weights(captured, emitter: TorchEmitter, walk: _Walk, program: Program)
             walk.values[node] = complex_numbers.joined(emitter, held) if tensor.is_complex() else held
 
 
-def _made_contiguous(result, walk: _Walk) -> int | None:
+def _made_contiguous(result, walk: Walk) -> int | None:
     """The input that a result is a row-major copy of; None if the copy was written to."""
     if not isinstance(result, torch.fx.Node) or result.target is not torch.ops.aten.contiguous.default:
         return None
@@ -203,7 +205,7 @@ def _made_contiguous(result, walk: _Walk) -> int | None:
     return held if held is not None and walk.read(result) is walk.values[inputs[held]] else None
 
 
-def declare_outputs(captured, walk: _Walk, builder, program: Program) -> None:
+def declare_outputs(captured, walk: Walk, builder, program: Program) -> None:
     """Declares the outputs; a constant or an input that the module hands back as it is
     stays on the Python side.
     """

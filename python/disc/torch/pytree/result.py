@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from .compat import children_of
+from ..compat import children_of
 
 
 class Result:
@@ -23,10 +23,11 @@ class Result:
         self.make = _maker(spec)
 
     def build(self, values, tensors):
-        leaves = (
-            values if self.plain else [self._leaf(kind, what, values, tensors) for kind, what in self.outputs]
-        )
-        return self.make(leaves)
+        return self.make(values if self.plain else self.leaves(values, tensors))
+
+    def leaves(self, values, tensors) -> list:
+        """The leaves of the result, in order."""
+        return [self._leaf(kind, what, values, tensors) for kind, what in self.outputs]
 
     @staticmethod
     def _leaf(kind: str, what, values, tensors):

@@ -1,0 +1,193 @@
+"""Serves the calls of a compiled module.
+
+A call takes the entry that served the last one, as long as that serves it; else its form is looked
+up, and compiled if it is new. A call that breaks what a program was compiled for is torch's, and
+may have a variant compiled.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from ...core.errors import DimError, Error
+from ...core.options import Options
+from ...core.progress import Progress
+from ..pytree.parameters import Parameters
+from . import ladder
+from .by_dynamo import DynamoEntry
+from .entry import EagerEntry, Entry, Refused, refreshed
+from .forms import Form, Forms
+from .variants import Variants
+from .verify import Verification
+
+#: After so many forms of call a new one is torch's.
+MOST_FORMS = 32
+
+
+class Dispatcher:
+    """The forms of call of one module and what serves them."""
+
+    def __init__(
+        self, original: Callable[[], torch.nn.Module], dims, options: Options, is_part: bool = False
+    ):
+        module = original()
+        self.original = original
+        self.name = type(module).__name__
+        self.training = module.training
+        self.dims = dims
+        self.options = options
+        self.forms = Forms(Parameters(module))
+        self.variants = Variants()
+        self.verification = Verification(options.verify) if options.verify else None
+        #: Served the last call, and is asked first.
+        self.last: Entry | None = None
+        #: Addresses of storages that compiled code reads.
+        self.read_at: set[int] = set()
+        self._is_part = is_part
+        self._lock = threading.RLock()
+
+    # Calls.
+
+    def serve(self, args: tuple, kwargs: dict):
+        """Serves a call that the last entry did not serve."""
+        if _is_traced(args, kwargs):
+            return self.original()(*args, **kwargs)
+        if self.verification is not None and self.verification.is_open():
+            return self.verification.run(self, args, kwargs)
+        return self.run_form(args, kwargs)
+
+    def run_form(self, args: tuple, kwargs: dict):
+        """Serves a call by the form that it has."""
+        form = self._form(args, kwargs)
+        refused: Refused | None = None
+        for entry in list(form.entries):
+            try:
+                result = entry.run(args, kwargs)
+            except Refused as error:
+                refused = refused or error
+                continue
+            self._remember(entry, form)
+            return result
+        assert refused is not None, "a form has an entry"
+        return self._refused(form, refused.error, args, kwargs)
+
+    def _remember(self, entry: Entry, form: Form) -> None:
+        is_verified = self.verification is not None and self.verification.is_open()
+        is_plain = form.is_without_autocast() and not is_verified
+        self.last = entry if is_plain and not isinstance(entry, EagerEntry) else None
+
+    def _refused(self, form: Form, error: Error, args: tuple, kwargs: dict):
+        """Serves a call that breaks a fact of what was compiled: by torch."""
+        if self.options.fallback == "error" or (isinstance(error, DimError) and self.dims is not None):
+            raise error
+        form.eager[error.message] = form.eager.get(error.message, 0) + 1
+        if isinstance(error, DimError):
+            self.variants.offer(self, form, error, args, kwargs)
+        return self.original()(*args, **kwargs)
+
+    # Forms.
+
+    def prepare(self, args: tuple, kwargs: dict) -> None:
+        """Compiles the form of this call, if it is not there."""
+        key = self.forms.key(self.training, args, kwargs)
+        with self._lock:
+            if self.forms.find(key) is None:
+                self._compile(key, args, kwargs, is_example=True)
+
+    def _form(self, args: tuple, kwargs: dict) -> Form:
+        key = self.forms.key(self.training, args, kwargs)
+        found = self.forms.find(key)
+        if found is not None:
+            return found
+        with self._lock:
+            return self.forms.find(key) or self._compile(key, args, kwargs)
+
+    def _compile(self, key: tuple, args: tuple, kwargs: dict, is_example: bool = False) -> Form:
+        if self.options.fallback == "error" and self.forms.held and not is_example:
+            self._object(args, kwargs)
+        form = Form(key)
+        if len(self.forms.held) >= MOST_FORMS:
+            error = Error(f"{MOST_FORMS} forms of call were compiled, and no more are", code="E0601")
+            form.entries.append(EagerEntry(self.original, error))
+        else:
+            form.entries.append(self.build(args, kwargs, self.dims))
+        self.forms.held.append(form)
+        return form
+
+    def build(self, args: tuple, kwargs: dict, dims) -> Entry:
+        """Compiles the form of a call."""
+        asked = ladder.Request(self.original(), args, kwargs, dims, self.options)
+        asked.part = None if self._is_part else self._part
+        with Progress(self.options, self.name) as stage:
+            entry = ladder.build(asked, self.original, stage)
+        self.read_at.update(entry.addresses())
+        return entry
+
+    def _part(self, module: torch.nn.Module) -> Dispatcher:
+        return Dispatcher(lambda: module, None, self.options, is_part=True)
+
+    def _object(self, args: tuple, kwargs: dict) -> None:
+        """Raises the first form's objection to a call of another one."""
+        first = self.forms.held[0]
+        if first.key[0] is not self.training:
+            mode = "training" if first.key[0] else "evaluation"
+            raise Error(
+                f"the module was compiled in {mode} mode",
+                code="E0601",
+                help="optimize once more in the other mode",
+            )
+        try:
+            first.entries[0].run(args, kwargs)
+        except Refused as refused:
+            raise refused.error from None
+        raise Error("the form of the call is not that of the example", code="E0601")
+
+    def entries(self) -> list[Entry]:
+        """All that was compiled, in order."""
+        return [entry for form in self.forms.held for entry in form.entries]
+
+    def forget(self) -> None:
+        """Drops what was compiled: each form is compiled anew when it is called."""
+        with self._lock:
+            self.last, self.forms, self.variants = None, Forms(self.forms.parameters), Variants()
+            self.read_at.clear()
+
+    # Weights.
+
+    def refresh(self) -> None:
+        """Reads the weights of the original again and prepares them for the compiled code."""
+        module = self.original()
+        fresh = [(entry, refreshed(entry, module)) for entry in self.entries()]
+        self._use(fresh)
+
+    def copy_weights(self) -> None:
+        """Copies take the place of the weights: their memory is about to be freed."""
+        entries = self.entries()
+        self._use([(e, [(name, t.clone()) for name, t in e.weights()]) for e in entries])
+
+    def _use(self, fresh: list[tuple[Entry, list[tuple[str, torch.Tensor]]]]) -> None:
+        self.read_at.clear()
+        for entry, weights in fresh:
+            entry.use(weights)
+            if isinstance(entry, DynamoEntry):
+                entry.refresh()
+            self.read_at.update(entry.addresses())
+
+    def report_values(self) -> dict[str, Any]:
+        from . import reports
+
+        return reports.values(self)
+
+
+def _is_traced(args: tuple, kwargs: dict) -> bool:
+    """Returns true in a trace or a transform of torch, which has to see the ops of the module."""
+    if torch._C._get_tracing_state() is not None or torch._C._len_torch_dispatch_stack():
+        return True
+    if torch._C._functorch.maybe_current_level() is not None or torch.compiler.is_compiling():
+        return True
+    fake = torch._subclasses.FakeTensor
+    return any(isinstance(leaf, fake) for leaf in torch.utils._pytree.tree_leaves((args, kwargs)))

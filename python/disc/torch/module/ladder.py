@@ -1,0 +1,197 @@
+"""Compiles one form of call: whole, else in parts, else what dynamo can split off, else not at all.
+
+Invariants:
+
+- an error that the user caused is raised: about ``dims=``, options, or this machine;
+- with ``fallback="error"`` each rung below the first is an error.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import time
+from collections.abc import Callable
+
+import torch
+
+from ...core import environment, extension
+from ...core.dims import DimPlan
+from ...core.errors import CompileError, DimError, Error, UnsupportedOp
+from ...core.options import Options
+from ..cache import capture_cache
+from ..call import PLAIN, Call
+from ..capture.captured_program import CapturedProgram
+from ..pytree.arguments import flatten_arguments
+from ..weights import prepared_bytes
+from .by_dynamo import DynamoEntry
+from .entry import CompiledEntry, EagerEntry, Entry, PartitionedEntry
+
+_LOG = logging.getLogger("disc")
+
+
+class Request:
+    """A form of call that is to be compiled: the module, an example, and what the user wants."""
+
+    def __init__(self, module: torch.nn.Module, args: tuple, kwargs: dict, dims, options: Options):
+        self.module = module
+        self.args = args
+        self.kwargs = kwargs
+        self.dims = dims
+        self.options = options
+        #: The captured graph, once there is one.
+        self.graph = None
+        #: Makes a dispatcher for a part that dynamo split off; None for such a part.
+        self.part: Callable | None = None
+
+
+def build(request: Request, original: Callable[[], torch.nn.Module], stage: Callable[[str], None]) -> Entry:
+    """Makes what serves ``request``; ``original`` gives the module that torch runs."""
+    strict = request.options.fallback == "error"
+    try:
+        arguments, tensors = flatten_arguments(request.module, request.args, request.kwargs)
+    except Error as error:
+        if strict:
+            raise
+        return EagerEntry(original, error)
+    # What is wrong with ``dims`` is the user's to mend.
+    DimPlan.read(request.dims, arguments.tensor_names, [t.shape for t in tensors])
+    try:
+        return _whole(request, stage)
+    except Error as error:
+        if strict or not _falls(error, request.dims):
+            raise
+        cause = error
+    if request.graph is not None:
+        try:
+            entry = _in_parts(request, stage)
+            if entry is not None:
+                return entry
+        except Error as error:
+            _LOG.info("%s cannot be compiled in parts: %s", type(request.module).__name__, error)
+    elif request.part is not None and _is_served_by_dynamo(tensors):
+        stage("split by dynamo")
+        return DynamoEntry(original, cause, request.options, request.part)
+    return EagerEntry(original, cause)
+
+
+def _is_served_by_dynamo(tensors: list[torch.Tensor]) -> bool:
+    """Returns true if all inputs are dense tensors on the CPU: of others disc compiles nothing."""
+    return all(type(t) in PLAIN and t.device.type == "cpu" and t.layout is torch.strided for t in tensors)
+
+
+def _falls(error: Error, dims) -> bool:
+    """Returns true for an error that is about what the model contains."""
+    if isinstance(error, DimError):
+        return dims is None
+    return error.code.startswith(("E04", "E06", "E02")) or isinstance(error, CompileError)
+
+
+def _whole(request: Request, stage) -> CompiledEntry:
+    options = request.options
+    directory = extension.cache_directory() if options.cache else None
+    needed = prepared_bytes(request.module, options)
+    # Mapped weights need no memory.
+    is_likely_there = (
+        directory is not None
+        and extension.keeps_weights(options)
+        and extension.may_be_mapped(directory, needed)
+    )
+    with contextlib.ExitStack() as ahead:
+        stage("capture")
+        if not is_likely_there:
+            ahead.enter_context(extension.memory_ahead(needed))
+        # The key of a capture does not hold which ops the user leaves to torch.
+        chooses = bool(options.block_ops or options.allow_ops)
+        asked = capture_cache.look_up(
+            request.module, request.args, request.kwargs, request.dims, None if chooses else directory
+        )
+        if is_likely_there and asked.found is None:
+            # Another program's, most likely.
+            ahead.enter_context(extension.memory_ahead(needed))
+        captured = _captured(asked, request)
+        stage("compile")
+        artifact = extension.compile_function(
+            captured.source, options, threads_of(options), directory if chooses else asked.directory
+        )
+        compiled = time.perf_counter()
+        stage("prepare weights")
+        weights = [(name, tensor.detach()) for name, tensor in captured.program.weights]
+        executable = extension.load(artifact, weights, outputs="torch")
+        loaded = time.perf_counter()
+    milliseconds = captured.stages["capture"] + asked.milliseconds
+    report = {
+        "stages": {**captured.stages, "capture": milliseconds, "pack": (loaded - compiled) * 1e3},
+        "cache": asked.state,
+        "captured_by": captured.by,
+    }
+    return CompiledEntry(Call(request.module, captured), captured, executable, options, report)
+
+
+def _captured(asked: capture_cache.Lookup, request: Request) -> CapturedProgram:
+    """The program of a module: from the cache, or by tracing."""
+    stored = asked.found
+    if stored is not None and not environment.verifies_cache():
+        return stored
+    if stored is not None:
+        asked.found, asked.state = None, "miss"
+    # A program from disk needs neither.
+    from ..capture.capture import capture
+    from ..lowering.graph import convert
+    from ..lowering.table import serves
+
+    with capture_cache.watching(asked):
+        graph = capture(request.module, request.args, request.kwargs, request.dims, serves)
+    request.graph = graph
+    _refuse_blocked(graph, request.options)
+    captured = convert(graph, extension.builder())
+    if asked.state == "miss":
+        capture_cache.keep(asked, request.module, graph, captured)
+    if stored is not None:
+        asked.state = capture_cache.verify(asked, stored, request.module, captured)
+    return captured
+
+
+def _refuse_blocked(graph, options: Options) -> None:
+    """Raises if an option leaves an op of the graph to torch."""
+    for node in graph.graph.nodes:
+        name = str(node.target)
+        if node.op == "call_function" and (
+            name in options.block_ops or (options.allow_ops and name not in options.allow_ops)
+        ):
+            raise UnsupportedOp(f"the options leave {name} to torch", op=name)
+
+
+def _in_parts(request: Request, stage) -> PartitionedEntry | None:
+    from ..partition.program import partition
+
+    options, graph = request.options, request.graph
+    directory = extension.cache_directory() if options.cache else None
+
+    def compiled(program: CapturedProgram):
+        artifact = extension.compile_function(program.source, options, threads_of(options), directory)
+        weights = [(name, tensor.detach()) for name, tensor in program.program.weights]
+        return extension.load(artifact, weights, outputs="torch")
+
+    stage("compile")
+    start = time.perf_counter()
+    parts = partition(graph, options, compiled)
+    if parts is None:
+        return None
+    captured = CapturedProgram(
+        graph.arguments, graph.plan, graph.out_spec, graph.symbols, graph.dtypes, graph.fixed, graph.fixed_at,
+        parts.program, "", graph.by,
+    )  # fmt: skip
+    stages = {"capture": graph.milliseconds, "convert": (time.perf_counter() - start) * 1e3}
+    report = {"stages": stages, "cache": "off", "captured_by": graph.by}
+    return PartitionedEntry(Call(request.module, captured), captured, parts, report)
+
+
+def threads_of(options: Options) -> int | None:
+    """The most threads of a call: the option, else DISC_NUM_THREADS (None: the runtime reads it),
+    else what torch uses now.
+    """
+    if options.threads or os.environ.get("DISC_NUM_THREADS"):
+        return options.threads
+    return torch.get_num_threads()

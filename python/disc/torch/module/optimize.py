@@ -1,0 +1,93 @@
+"""Compiles a torch module into a torch module: ``disc.optimize``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+
+from ...core import environment
+from ...core.errors import Error
+from ...core.options import Options, effective, refuse_planned
+from .optimized import OptimizedModule
+
+#: Wrappers that only training needs: what they hold is compiled.
+_WRAPPERS = (torch.nn.DataParallel, torch.nn.parallel.DistributedDataParallel)
+
+
+def optimize(
+    module: torch.nn.Module,
+    inputs=None,
+    *,
+    kwargs: dict[str, Any] | None = None,
+    examples: Sequence[tuple] | None = None,
+    dims=None,
+    options: Options | None = None,
+) -> OptimizedModule:
+    """Compiles ``module`` for inputs of any size.
+
+    ``inputs`` is an example: a tensor or a tuple of positional arguments; ``kwargs`` are keyword
+    arguments. ``examples`` has several, each ``(args, kwargs)``. The form of each (structure,
+    optional arguments, constants, types, ranks) is ready at once; any other form is compiled when
+    it is called first, and without an example that is so for all. What disc does not compile, torch
+    runs, and ``disc.report`` says what and why; ``Options(fallback="error")`` makes it an error.
+
+    Every dimension is dynamic unless ``dims`` says otherwise: a mapping from parameter name or
+    position to ``{axis: name, disc.Dim or int}``, where one name in two places is an equality;
+    ``"static"`` fixes all sizes to the example's. An example size of 0 or 1 fixes nothing, unless
+    it is broadcast against another size, or the model branches on it (``if x.shape[0] == 1``): it
+    stays what it is then, and ``disc.report`` says so, with the line of the model. A call that
+    breaks what ``dims`` says is an error; one that breaks what the model implied is served by
+    torch, and by a further compilation if it comes again.
+
+    The result computes what ``module`` computes, in the mode that it is in. It reads the weights
+    once: ``load_state_dict`` on the result, or ``refresh()``, prepares them again; changes of the
+    original in place before that may be seen in part. Compiled code gives no gradients: in grad
+    mode, a call with an input that requires one is torch's.
+    """
+    if not isinstance(module, torch.nn.Module):
+        raise Error(
+            f"optimize: expected a torch.nn.Module, got {type(module).__name__}",
+            help="wrap a function in a module",
+        )
+    if type(module) in _WRAPPERS:
+        module = module.module
+    if isinstance(module, (OptimizedModule, torch.jit.ScriptModule)):
+        kind = "compiled already" if isinstance(module, OptimizedModule) else "a module of TorchScript"
+        raise Error(f"optimize: the module is {kind}", help="pass the module of Python that it was made from")
+    chosen = effective(options)
+    refuse_planned(chosen)
+    environment.check()
+    fast = OptimizedModule(module, dims, chosen)
+    if inputs is not None or kwargs:
+        args = inputs if isinstance(inputs, tuple) else () if inputs is None else (inputs,)
+        fast._dispatcher.prepare(args, keyword_arguments(kwargs))
+    for args, named in map(_example, examples or ()):
+        fast._dispatcher.prepare(args, named)
+    return fast
+
+
+def _example(example) -> tuple[tuple, dict[str, Any]]:
+    """``(args, kwargs)`` of an entry of ``examples``."""
+    if isinstance(example, tuple) and len(example) == 2 and isinstance(example[1], Mapping):
+        args, kwargs = example
+        return args if isinstance(args, tuple) else (args,), keyword_arguments(kwargs)
+    if isinstance(example, Mapping):
+        return (), keyword_arguments(example)
+    return example if isinstance(example, tuple) else (example,), {}
+
+
+def keyword_arguments(kwargs) -> dict[str, Any]:
+    """``kwargs`` as a user gave them: None, or a mapping from names."""
+    if kwargs is None:
+        return {}
+    if not isinstance(kwargs, Mapping) or not all(isinstance(name, str) for name in kwargs):
+        raise Error(f"kwargs: expected a mapping from names to arguments, got {_kind_of(kwargs)}")
+    return dict(kwargs)
+
+
+def _kind_of(kwargs) -> str:
+    if not isinstance(kwargs, Mapping):
+        return type(kwargs).__name__
+    return f"the name {next(name for name in kwargs if not isinstance(name, str))!r}"

@@ -1,0 +1,271 @@
+"""``OptimizedModule``: a module that stands in for another one and runs compiled code."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import types
+import weakref
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.nn.modules import module as _modules
+
+from ...core.errors import Error
+from ...core.options import Options
+from ...core.report import Compiled
+from ..weights import watch
+from . import reports
+from .dispatcher import Dispatcher
+from .entry import Refused
+from .stand_in import StandInType, class_for
+
+
+class OptimizedModule(torch.nn.Module, Compiled, metaclass=StandInType):
+    """A compiled module.
+
+    It shares the weights and the attributes of the module that it was made from: ``config``,
+    ``device`` or a submodule are that one's, and a method such as ``generate`` is bound to this
+    one, so that it calls compiled code.
+    """
+
+    def __new__(cls, module: torch.nn.Module, dims, options: Options):
+        return super().__new__(class_for(type(module), OptimizedModule))
+
+    def __init__(self, module: torch.nn.Module, dims, options: Options):
+        torch.nn.Module.__init__(self)
+        # Not a submodule: names of parameters and of the state dict stay those of the original.
+        own = self.__dict__
+        own["_original"] = weakref.ref(module) if options.release_weights else lambda: module
+        own["_kind"] = type(module)
+        own["training"] = module.training
+        own["options"] = options
+        own["_dispatcher"] = Dispatcher(_Living(own["_original"]), dims, options)
+        watch(self)
+
+    # Calls.
+
+    def __call__(self, *args, **kwargs):
+        """``forward``, by the way of ``torch.nn.Module`` only where there are hooks:
+        that costs a quarter of a small call.
+        """
+        if (
+            self._forward_hooks
+            or self._forward_pre_hooks
+            or self._backward_hooks
+            or self._backward_pre_hooks
+            or _modules._global_forward_hooks
+            or _modules._global_forward_pre_hooks
+            or _modules._global_backward_hooks
+            or _modules._global_backward_pre_hooks
+            or self._compiled_call_impl is not None
+        ):
+            return super().__call__(*args, **kwargs)
+        dispatcher = self.__dict__["_dispatcher"]
+        last = dispatcher.last
+        if (
+            last is not None
+            and not torch._C._is_any_autocast_enabled()
+            and torch._C._get_tracing_state() is None
+            and not torch._C._len_torch_dispatch_stack()
+        ):
+            try:
+                return last.run(args, kwargs)
+            except Refused:
+                pass
+        return dispatcher.serve(args, kwargs)
+
+    @property
+    def forward(self):
+        """Computes what the ``forward`` of the original computes; has its signature."""
+        return _Forward(self)
+
+    # The original.
+
+    @property
+    def original(self) -> torch.nn.Module:
+        """The module that this one was made from.
+
+        With ``release_weights`` it lives only as long as somebody else holds it.
+        """
+        return self.__dict__["_dispatcher"].original()
+
+    @property
+    def __class__(self):
+        # ``isinstance``, and ``super()`` in a method of the original that is bound to this module.
+        return self.__dict__.get("_kind", OptimizedModule)
+
+    def __getattr__(self, name: str):
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            held = self.__dict__.get("_original")
+            if held is None or name in _APART:
+                raise
+        value = getattr(self.original, name)
+        if isinstance(value, types.MethodType) and value.__self__ is self.original:
+            return types.MethodType(value.__func__, self)
+        return value
+
+    def __setattr__(self, name: str, value) -> None:
+        if "_original" not in self.__dict__ or name in self.__dict__ or hasattr(OptimizedModule, name):
+            super().__setattr__(name, value)
+        else:
+            setattr(self.original, name, value)
+
+    def train(self, mode: bool = True):
+        self.original.train(mode)
+        self.__dict__["training"] = self._dispatcher.training = self.original.training
+        self._dispatcher.last = None
+        return self
+
+    # Weights.
+
+    def refresh(self) -> None:
+        """Reads the weights of the original again and prepares them for the compiled code."""
+        self._refuse_released()
+        self._dispatcher.refresh()
+
+    def before_move(self, storage: torch.UntypedStorage) -> None:
+        """The memory of a storage is about to be freed: if it is that of a weight,
+        copies of the weights take their place.
+        """
+        dispatcher = self.__dict__["_dispatcher"]
+        if storage.data_ptr() not in dispatcher.read_at or self.__dict__["_original"]() is None:
+            return
+        if self.options.release_weights:
+            raise Error(
+                "a compiled module reads this memory, and its weights were released",
+                help="call share_memory() before disc.optimize, or compile without release_weights",
+            )
+        dispatcher.copy_weights()
+
+    def _refuse_released(self) -> None:
+        if self.options.release_weights:
+            raise Error(
+                "the weights were released and cannot be refreshed",
+                help="compile without release_weights",
+            )
+
+    def load_state_dict(self, state_dict, strict: bool = True, assign: bool = False):
+        self._refuse_released()
+        result = self.original.load_state_dict(state_dict, strict=strict, assign=assign)
+        self.refresh()
+        return result
+
+    def _load_from_state_dict(
+        self, state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs
+    ):
+        """Loads the entries below ``prefix`` for the ``load_state_dict`` of a module
+        that holds this one.
+        """
+        self._refuse_released()
+        own = OrderedDict((k.removeprefix(prefix), v) for k, v in state_dict.items() if k.startswith(prefix))
+        # Versions of entries are known to the whole dict alone: these are taken for today's.
+        own._metadata = {name: {"version": m._version} for name, m in self.original.named_modules()}
+        assign = local_metadata.get("assign_to_params_buffers", False)
+        try:
+            missing, unexpected = self.original.load_state_dict(own, strict=False, assign=assign)
+        except RuntimeError as error:
+            error_msgs.append(str(error))
+            return
+        missing_keys += [prefix + name for name in missing]
+        if strict:
+            unexpected_keys += [prefix + name for name in unexpected]
+        self.refresh()
+
+    def state_dict(self, *args, **kwargs):
+        return self.original.state_dict(*args, **kwargs)
+
+    def named_parameters(self, *args, **kwargs):
+        return self.original.named_parameters(*args, **kwargs)
+
+    def named_buffers(self, *args, **kwargs):
+        return self.original.named_buffers(*args, **kwargs)
+
+    def named_children(self):
+        return self.original.named_children()
+
+    def named_modules(self, *args, **kwargs):
+        return self.original.named_modules(*args, **kwargs)
+
+    def _apply(self, fn, recurse=True):
+        """``to``, ``float`` and the like, also of a module that holds this one: the original is
+        converted, and compiled anew where that changes its weights.
+        """
+        if not self._changes(fn):
+            return self
+        self._refuse_released()
+        self.original._apply(fn, recurse)
+        self._dispatcher.forget()
+        return self
+
+    def _changes(self, fn) -> bool:
+        """Returns true if ``fn`` would give a weight another type, device or kind of memory."""
+        kinds = {(t.dtype, t.dim()) for t in (*self.parameters(), *self.buffers())}
+        try:
+            weights = [torch.empty([1] * rank, dtype=dtype) for dtype, rank in kinds]
+            return any(fn(weight) is not weight or weight.is_shared() for weight in weights)
+        except Exception:
+            return True
+
+    # Copies.
+
+    def __copy__(self):
+        return OptimizedModule(self.original, self._dispatcher.dims, self.options)
+
+    def __deepcopy__(self, memo):
+        return OptimizedModule(copy.deepcopy(self.original, memo), self._dispatcher.dims, self.options)
+
+    def __reduce_ex__(self, protocol):
+        return _rebuilt, (self.original, self._dispatcher.dims, self.options)
+
+    # What people see.
+
+    def report_values(self) -> dict[str, Any]:
+        return reports.values(self._dispatcher)
+
+    def __repr__(self) -> str:
+        return reports.tree(self._dispatcher)
+
+
+#: Looked up on modules in ways that no attribute of the original answers.
+_APART = frozenset(("_original", "_kind", "__wrapped__"))
+
+
+class _Forward:
+    """``forward`` of a compiled module, with the signature of the original's."""
+
+    def __init__(self, module: OptimizedModule):
+        self.__self__ = module
+        self.__name__ = "forward"
+        self.__doc__ = type(module.original).forward.__doc__
+
+    @property
+    def __signature__(self) -> inspect.Signature:
+        return inspect.signature(self.__self__.original.forward)
+
+    def __call__(self, *args, **kwargs):
+        return self.__self__._dispatcher.serve(args, kwargs)
+
+
+class _Living:
+    """Gives the original, as long as it lives."""
+
+    def __init__(self, held: Callable[[], torch.nn.Module | None]):
+        self._held = held
+
+    def __call__(self) -> torch.nn.Module:
+        module = self._held()
+        if module is None:
+            raise Error(
+                "the original module is gone: with release_weights nothing here holds it",
+                help="keep it, or compile without release_weights",
+            )
+        return module
+
+
+def _rebuilt(module: torch.nn.Module, dims, options: Options) -> OptimizedModule:
+    return OptimizedModule(module, dims, options)

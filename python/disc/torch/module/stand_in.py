@@ -1,0 +1,54 @@
+"""Makes the class of a module that stands in for another one.
+
+``type(fast)`` has what the class of the original has, since libraries look methods up there;
+``isinstance`` and ``super()`` take a stand-in for an instance of that class, by its ``__class__``.
+What torch's base class has too, and special methods, which Python looks up on the class alone, are
+put into the class.
+"""
+
+from __future__ import annotations
+
+import weakref
+
+import torch
+
+_made: weakref.WeakKeyDictionary[type, type] = weakref.WeakKeyDictionary()
+
+
+class StandInType(type):
+    """The class of classes of stand-ins: it asks the class of the original too."""
+
+    def __getattr__(cls, name: str):
+        kind = cls.__dict__.get("_stands_for")
+        if kind is None:
+            raise AttributeError(f"type object {cls.__name__!r} has no attribute {name!r}")
+        return getattr(kind, name)
+
+
+def class_for(kind: type, base: type) -> type:
+    """The subclass of ``base`` whose instances stand in for instances of ``kind``."""
+    if kind not in _made:
+        held = {"_stands_for": kind, "__module__": base.__module__, "__doc__": kind.__doc__}
+        for owner in reversed(kind.__mro__):
+            if owner in torch.nn.Module.__mro__:
+                continue
+            held |= {name: value for name, value in vars(owner).items() if _is_looked_up(name, base)}
+        _made[kind] = StandInType(base.__name__, (base,), held)
+    return _made[kind]
+
+
+def _is_looked_up(name: str, base: type) -> bool:
+    """Returns true for an attribute that an instance does not ask the original for."""
+    if any(name in vars(owner) for owner in base.__mro__ if owner not in torch.nn.Module.__mro__):
+        return False
+    is_special = name.startswith("__") and name.endswith("__") and name not in _OWN
+    return is_special or (hasattr(torch.nn.Module, name) and name not in _OWN)
+
+
+#: Of the class itself, whatever it stands for.
+_OWN = frozenset(vars(type("_", (), {}))) | {
+    "__init__", "__new__", "__init_subclass__", "__class_getitem__", "__annotations__", "__constants__", "__slots__",
+    "__getattribute__", "__getattr__", "__setattr__", "__delattr__", "__hash__", "__eq__", "__abstractmethods__",
+    "__orig_bases__", "__parameters__", "__qualname__", "__firstlineno__", "__static_attributes__", "__annotate__",
+    "__dataclass_fields__", "__dataclass_params__", "forward", "dump_patches", "call_super_init",
+}  # fmt: skip

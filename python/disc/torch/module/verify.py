@@ -1,0 +1,57 @@
+"""Compares the first calls of a compiled module with eager calls: ``Options(verify=N)``.
+
+The eager call comes first, on copies of the inputs; what it changed (buffers, the state of random
+numbers) is put back before the compiled call.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from ..check import compare_trees
+
+if TYPE_CHECKING:
+    from .dispatcher import Dispatcher
+
+
+class Verification:
+    """The calls that are still to be compared, and what came of those before."""
+
+    def __init__(self, calls: int):
+        self.left = calls
+        self.compared = 0
+        #: The first call that differed: its number and the difference.
+        self.first: dict[str, Any] | None = None
+        self._lock = threading.RLock()
+
+    def is_open(self) -> bool:
+        return self.left > 0
+
+    def run(self, dispatcher: Dispatcher, args: tuple, kwargs: dict):
+        """A compiled call, compared with an eager one."""
+        with self._lock:
+            self.left -= 1
+            self.compared += 1
+            original = dispatcher.original()
+            copies = pytree.tree_map_only(torch.Tensor, lambda t: t.clone(), (args, kwargs))
+            state = {name: t.clone() for name, t in original.named_buffers()}
+            drawn = torch.get_rng_state()
+            expected = original(*copies[0], **copies[1])
+            with torch.no_grad():
+                for name, t in original.named_buffers():
+                    if name in state and t.shape == state[name].shape:
+                        t.copy_(state[name])
+            torch.set_rng_state(drawn)
+            result = dispatcher.run_form(args, kwargs)
+            difference = compare_trees(result, expected)
+            if difference.first_difference is not None and self.first is None:
+                first = difference.first_difference
+                self.first = {"call": self.compared, "output": first.output, "reason": first.reason}
+            return result
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"compared": self.compared, "first_difference": self.first}

@@ -1,0 +1,1 @@
+"""Divides a captured graph into clusters that disc compiles and ops that torch runs."""
