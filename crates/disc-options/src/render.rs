@@ -52,8 +52,12 @@ pub fn python_fields() -> String {
 }
 
 fn names(list: &str, wanted: fn(&Opt) -> bool) -> String {
-    let lines: String =
-        OPTIONS.iter().filter(|option| wanted(option)).map(|option| format!("    \"{}\",\n", option.name)).collect();
+    let found: Vec<&str> = OPTIONS.iter().filter(|option| wanted(option)).map(|option| option.name).collect();
+    if let [one] = found[..] {
+        // As ruff formats it.
+        return format!("{list} = (\"{one}\",)\n");
+    }
+    let lines: String = found.iter().map(|name| format!("    \"{name}\",\n")).collect();
     format!("{list} = (\n{lines})\n")
 }
 
