@@ -131,8 +131,12 @@ impl Elements<'_> {
         let (at, sizes): (Vec<Index>, Vec<Dim>) = parts.iter().cloned().unzip();
         let strides = super::strides(kb, &sizes);
         let joined = linear(kb, self.lanes, &at, &strides);
-        let finest: Vec<Part> = parts.iter().flat_map(|part| self.taken_apart(part)).collect();
-        self.parts.entry(joined).or_default().push(finest);
+        // In a merged run, the last dimension has the position along all of it: the parts of that
+        // are not its dimensions.
+        if parts.iter().all(|&(index, _)| index != joined) {
+            let finest: Vec<Part> = parts.iter().flat_map(|part| self.taken_apart(part)).collect();
+            self.parts.entry(joined).or_default().push(finest);
+        }
         self.scope().joins.insert(parts, joined);
         joined
     }
