@@ -8,6 +8,8 @@ import torch
 from torch.utils import _pytree as pytree
 
 from ..core.errors import Error
+from .graph.weight_names import find
+from .pytree import kv_caches
 
 #: Allowed error relative to the greatest value of an output, by the output's type.
 _TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-4, torch.float16: 1e-2, torch.bfloat16: 5e-2}
@@ -35,6 +37,9 @@ class CheckResult:
 def check(module, inputs, kwargs: dict | None = None) -> CheckResult:
     """Runs a module that ``disc.optimize`` returned and its original on ``inputs``,
     and compares each output.
+
+    Where calls change inputs or the state of the module, both run on copies, and these are compared
+    too.
     """
     from .module import OptimizedModule, keyword_arguments
 
@@ -42,9 +47,8 @@ def check(module, inputs, kwargs: dict | None = None) -> CheckResult:
         raise Error(f"check: expected a module that disc.optimize returned, got {type(module).__name__}")
     args = tuple(inputs) if isinstance(inputs, tuple) else (inputs,)
     kwargs = keyword_arguments(kwargs)
-    with torch.no_grad():
-        ours = pytree.tree_leaves(module(*args, **kwargs))
-        theirs = pytree.tree_leaves(module.original(*args, **kwargs))
+    ours = _results(module, module, args, kwargs)
+    theirs = _results(module, module.original, args, kwargs)
     greatest, first = 0.0, None
     for i, (a, e) in enumerate(zip(ours, theirs, strict=True)):
         error, reason = _compare(a, e)
@@ -52,6 +56,25 @@ def check(module, inputs, kwargs: dict | None = None) -> CheckResult:
         if reason is not None and first is None:
             first = Difference(i, reason, error)
     return CheckResult(first is None, greatest, first)
+
+
+def _results(compiled, module, args: tuple, kwargs: dict) -> list:
+    """Runs ``module`` (``compiled`` or its original); its results, and what it may have changed."""
+    state = compiled.state
+    if state is None:
+        with torch.no_grad():
+            return pytree.tree_leaves(module(*args, **kwargs))
+    from .capture.side_effects import as_it_was, copied
+
+    leaves, spec = kv_caches.flatten((args, kwargs))
+    leaves = [x.clone() if isinstance(x, torch.Tensor) else x for x in leaves]
+    args, kwargs = pytree.tree_unflatten(leaves, spec)
+    original = compiled.original
+    with torch.no_grad(), as_it_was(original):
+        copied(original, state.changed)
+        results = pytree.tree_leaves(module(*args, **kwargs))
+        changed = [find(original, name).clone() for name in state.changed]
+    return [*results, *(x for x in leaves if isinstance(x, torch.Tensor)), *changed]
 
 
 def _compare(a, e) -> tuple[float, str | None]:

@@ -22,6 +22,7 @@ from .cache import capture_cache
 from .call import Call
 from .capture.captured_program import CapturedProgram
 from .result import Result
+from .state import State
 from .weights import find_weight, prepared_bytes, watch
 
 
@@ -129,6 +130,8 @@ class OptimizedModule(torch.nn.Module, Compiled):
         if options.release_weights:
             self._weights = []
         self._result = Result(program.outputs, captured.out_spec)
+        #: None for a module whose calls change nothing.
+        self.state = State.of(self._original, program, captured.arguments.tensor_names)
         self._operations = program.operations
         self._capture_cache = asked.state
         milliseconds = captured.stages["capture"] + asked.milliseconds
@@ -162,8 +165,9 @@ class OptimizedModule(torch.nn.Module, Compiled):
                 help="optimize once more in the other mode",
             )
         tensors = self._call.tensors(args, kwargs)
+        held = self.state.take(tensors) if self.state is not None else None
         try:
-            outputs = self._executable.run(tensors)
+            outputs = self._executable.run(tensors if held is None else held.given)
         except Error:
             # The native check is quick; the Python one says it in torch's words. It raises unless
             # the inputs are right.
@@ -172,6 +176,9 @@ class OptimizedModule(torch.nn.Module, Compiled):
         except Exception as error:
             self._call.explain(tensors)
             raise CompileError(f"the compiled module failed: {error}") from error
+        if held is not None:
+            self.state.store(held, outputs)
+            tensors = held.tensors
         return self._result.build(outputs, tensors)
 
     @property

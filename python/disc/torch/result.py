@@ -23,8 +23,10 @@ class Result:
         self.make = _maker(spec)
 
     def build(self, values, tensors):
+        # Behind what is returned are the new values of what the module changes.
+        is_plain = self.plain and len(values) == len(self.outputs)
         leaves = (
-            values if self.plain else [self._leaf(kind, what, values, tensors) for kind, what in self.outputs]
+            values if is_plain else [self._leaf(kind, what, values, tensors) for kind, what in self.outputs]
         )
         return self.make(leaves)
 

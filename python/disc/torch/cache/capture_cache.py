@@ -47,7 +47,7 @@ from .fingerprint import Read, own_files, read
 if TYPE_CHECKING:
     from ..capture.capture import CapturedGraph
 
-_FORMAT = 6
+_FORMAT = 7
 _MOST_BYTES = 64 << 20
 
 
@@ -387,7 +387,7 @@ def _short(line: str | None) -> str:
 
 
 _COMPARED = ("arguments", "plan", "out_spec", "symbols", "dtypes", "fixed", "fixed_at")
-_OF_PROGRAMS = ("outputs", "dims", "facts", "checks", "asked_at")
+_OF_PROGRAMS = ("outputs", "state", "written", "dense", "assigned", "dims", "facts", "checks", "asked_at")
 
 
 def keep(asked: Lookup, module: torch.nn.Module, graph: CapturedGraph, captured: CapturedProgram) -> None:

@@ -35,11 +35,13 @@ from .emitter import TorchEmitter
 from .functionalize import Aliases
 from .interface import (
     RELATIONS,
+    Names,
     add_check,
     bind_weights,
     declare_facts,
     declare_inputs,
     declare_outputs,
+    declare_state,
     state_fact,
     state_relation,
 )
@@ -66,6 +68,7 @@ def convert(graph: CapturedGraph, builder) -> CapturedProgram:
     emitter.state = lambda fact: state_fact(builder, program, fact)
     walk = _Walk(graph, emitter, program)
     declare_inputs(graph, builder, expressions, walk, program)
+    declare_state(graph, builder, walk, program)
     declare_facts(graph, builder, expressions, program)
     bind_weights(graph, emitter, walk, program)
     walk.run(graph.graph)
@@ -91,6 +94,10 @@ class _Walk:
         self.program = program
         self.values: dict[torch.fx.Node, Any] = {}
         self.weight_names: dict[torch.fx.Node, str] = {}
+        #: Inputs, and parameters and buffers that are inputs of the program, to which it may write:
+        #: the positions of their parameters.
+        self.writable: dict[torch.fx.Node, int] = {}
+        self.input_names = Names()
         self.missing: Counter[tuple[str, str]] = Counter()
         self.sources: dict[tuple[str, str], list[str]] = {}
         self.helps: list[str] = []
@@ -273,7 +280,7 @@ class _Walk:
         return self.resolve(self.run(graph))
 
     def _convert(self, node, name: str) -> None:
-        entry, write = self.aliases.entry(name, node)
+        entry, written = self.aliases.entry(name, node)
         args, kwargs = self.resolve(node.args), self.resolve(node.kwargs)
         entry = complex_numbers.entry(name, node, (args, list(kwargs.values())), entry)
         if entry is None:
@@ -284,8 +291,8 @@ class _Walk:
         else:
             result = self.apply(node, name, entry, args, kwargs)
         self.program.operations += 1
-        if write is not None and result is not MISSING:
-            result = self.aliases.write(node, write, result)
+        if written and result is not MISSING:
+            result = self.aliases.write(node, written, result)
         self.values[node] = result
 
     def apply(self, node, name: str, entry, args, kwargs):
