@@ -195,6 +195,6 @@ fn domain<'h>(host: &'h Function, solver: &Solver, written: &[Value]) -> Option<
     same.then_some(first)
 }
 
-fn same_shape(solver: &Solver, a: &TensorType, b: &TensorType) -> bool {
+pub(super) fn same_shape(solver: &Solver, a: &TensorType, b: &TensorType) -> bool {
     a.rank() == b.rank() && a.dims.iter().zip(&b.dims).all(|(x, y)| solver.equal(x, y))
 }

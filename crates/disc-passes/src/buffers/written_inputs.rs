@@ -12,7 +12,7 @@
 //! - An input is first written after the last check of a size or of an assertion.
 //! - Of several stores, each reads what the inputs held before the first.
 use super::{
-    in_place::may_overwrite,
+    in_place::{may_overwrite, same_shape},
     liveness::root,
     planner::{Planner, global, index_zero},
 };
@@ -101,7 +101,7 @@ fn find(host: &Function, solver: &Solver) -> Option<Merge> {
 /// Returns true if a group may write a result where it reads an input: it copies it, updates a part
 /// of it, or computes each position from the same position.
 fn may_move(host: &Function, solver: &Solver, group: Inst, read: usize, result: usize) -> bool {
-    is_copy(host, group) || updates_part(host, group, read, result) || may_overwrite(host, solver, group, read, result)
+    is_copy(host, group) || updates_part(host, solver, group, read, result) || may_overwrite(host, solver, group, read, result)
 }
 
 fn is_safe(host: &Function, solver: &Solver, merge: &Merge, group: Inst, accesses: &Accesses) -> bool {
@@ -152,7 +152,7 @@ fn is_copy(host: &Function, group: Inst) -> bool {
 
 /// Returns true if a result of a group is an input with a part of it replaced, and the group reads
 /// that input for nothing else.
-fn updates_part(host: &Function, group: Inst, read: usize, result: usize) -> bool {
+fn updates_part(host: &Function, solver: &Solver, group: Inst, read: usize, result: usize) -> bool {
     let region = host.inst(group).regions[0];
     let (inner, updated) = (host.arguments(region)[read], host.returned(region)[result]);
     let Some(inst) = host.defining(updated) else { return false };
@@ -167,12 +167,14 @@ fn updates_part(host: &Function, group: Inst, read: usize, result: usize) -> boo
     let (from, to) = (operands[read], operands[inputs(host, group) + result]);
     let memory = root(host, from);
     let only = operands[..inputs(host, group)].iter().filter(|&&other| root(host, other) == memory).count() == 1;
+    let shape = |buffer: Value| host.ty(buffer).shaped().expect("a buffer");
     let alone = kind != FusionKind::Pointwise || host.returned(region).len() == 1;
     FusionKind::of(host, group) == Some(kind)
         && is_input
         && only
         && alone
-        && host.ty(from) == host.ty(to)
+        && host.ty(from).dtype() == host.ty(to).dtype()
+        && same_shape(solver, shape(from), shape(to))
         && uses(host, region, inner) == 1
         && uses(host, region, updated) == 1
 }
