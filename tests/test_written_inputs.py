@@ -475,11 +475,34 @@ def test_a_row_of_a_large_buffer_moves_little(compile_module):
     assert compiled._executable.peak_arena_bytes < 1 << 20
 
 
+def set_row(x, y):
+    x[3] = y
+    return x.sum(1)
+
+
+def scaled_row(x, y):
+    x[3].mul_(y)
+    x[5:7] = y * 2
+    return x[3] * 2
+
+
+def set_column(x, y):
+    x[:, 5] = 1
+    return y * 2
+
+
+@pytest.mark.parametrize("function", [set_row, scaled_row, set_column])
+def test_a_part_of_a_large_buffer_moves_little(compile_module, function):
+    call = torch.randn(2048, 512), torch.randn(512)
+    compiled = alike(compile_module, Function(function), call)
+    assert compiled._executable.peak_arena_bytes < 1 << 16
+
+
 def test_a_static_cache(compile_module):
     transformers = pytest.importorskip("transformers")
     config = transformers.LlamaConfig(
         vocab_size=64, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4,
-        num_key_value_heads=2, max_position_embeddings=64,
+        num_key_value_heads=2, max_position_embeddings=512,
     )  # fmt: skip
     torch.manual_seed(0)
     model = transformers.LlamaForCausalLM(config).eval()
@@ -493,7 +516,7 @@ def test_a_static_cache(compile_module):
             return self.model(ids, past_key_values=cache, use_cache=True).logits
 
     def empty():
-        cache = transformers.StaticCache(config=config, max_cache_len=16)
+        cache = transformers.StaticCache(config=config, max_cache_len=512)
         with torch.no_grad():
             model(torch.zeros(1, 1, dtype=torch.long), past_key_values=cache)
         cache.reset()
@@ -502,9 +525,11 @@ def test_a_static_cache(compile_module):
     with torch.no_grad():
         compiled = compile_module(Decode().eval(), (torch.zeros(1, 1, dtype=torch.long), empty()))
         ours, theirs = empty(), empty()
+        one_cache = ours.layers[0].keys.nbytes
         for word in (3, 5, 9, 11, 2):
             ids = torch.tensor([[word]])
             same(compiled(ids, ours), model(ids, past_key_values=theirs).logits)
             for a, b in zip(ours.layers, theirs.layers, strict=True):
                 same(a.keys, b.keys)
                 same(a.values, b.values)
+        assert compiled._executable.peak_arena_bytes < one_cache
