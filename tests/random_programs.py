@@ -101,7 +101,7 @@ def program(seed: int) -> Program:
 
 
 def differs(seed: int) -> str | None:
-    """What differs between a random module and its compiled form; None if nothing does."""
+    """Describes what differs of a random module and its compiled form; None if nothing does."""
     module = program(seed).eval()
     fast = disc.optimize(module, options=disc.Options(fallback="framework", min_cluster_size=1))
     with torch.no_grad():

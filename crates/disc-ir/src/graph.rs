@@ -108,6 +108,9 @@ pub struct Function {
     /// The body; its arguments are the parameters.
     pub body: Block,
     pub results: Vec<Type>,
+    /// The results that are the new values of parameters, in the order of the results. Only an
+    /// entry has them: it writes to these parameters, and its caller sees that.
+    pub stores: Vec<Store>,
     /// The facts about the dims, beyond that they are >= 0.
     pub facts: Facts,
     /// The function that this one is a variant of: another way to compute the same, under more
@@ -117,6 +120,14 @@ pub struct Function {
     insts: Vec<InstData>,
     values: Vec<ValueData>,
     blocks: Vec<BlockData>,
+}
+
+/// A result of an entry that is stored into a parameter: when the entry has returned, the
+/// parameter's memory holds it. Within the function a parameter keeps its value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Store {
+    pub result: usize,
+    pub parameter: usize,
 }
 
 /// An op: its kind, operands, attributes, regions and results.
@@ -159,6 +170,7 @@ impl Function {
             kind,
             body: Block(0),
             results: Vec::new(),
+            stores: Vec::new(),
             facts: Facts::default(),
             variant_of: None,
             span: None,
@@ -171,6 +183,16 @@ impl Function {
     /// The parameters, in order.
     pub fn parameters(&self) -> &[Value] {
         self.arguments(self.body)
+    }
+
+    /// Returns true if the function writes to the parameter at a position.
+    pub fn is_written(&self, parameter: usize) -> bool {
+        self.stores.iter().any(|store| store.parameter == parameter)
+    }
+
+    /// The parameter that a result is stored into.
+    pub fn stored_into(&self, result: usize) -> Option<usize> {
+        self.stores.iter().find(|store| store.result == result).map(|store| store.parameter)
     }
 
     /// A new block that no op holds yet.

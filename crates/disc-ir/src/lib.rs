@@ -31,7 +31,7 @@ pub use attr::Attr;
 pub use build::Builder;
 pub use diag::{Code, Diagnostic};
 pub use dim::{Dim, Facts, Solver, Symbol};
-pub use graph::{Block, Function, FunctionKind, Inst, Module, Value};
+pub use graph::{Block, Function, FunctionKind, Inst, Module, Store, Value};
 pub use literal::Literal;
 pub use ops::{FusionKind, OpDef, OpKind};
 pub use text::parse;

@@ -26,6 +26,7 @@ mod session;
 mod tensor;
 mod weights;
 
+pub use bind::check_overlaps;
 pub use cpu::{Cpu, Prefault};
 pub use device::{Device, Fault, Launch, LaunchFailure, Queue, Threads};
 pub use devices::{DeviceError, DeviceName, devices, host_device, open_device};

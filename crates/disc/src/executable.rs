@@ -6,7 +6,10 @@ use crate::{
     tier::Tier,
     weights::{Constants, by_name, weights_by_name},
 };
-use disc_ral::{GemmDispatch, HostTensor, Library, ModuleMeta, OutputAllocator, Session, TensorRef, Weight};
+use disc_ral::{
+    EntryMeta, GemmDispatch, HostTensor, InputMeta, Library, ModuleMeta, OutputAllocator, RunError, Session, TensorRef, Weight,
+    check_overlaps, code,
+};
 use std::{collections::HashMap, sync::Arc};
 
 /// A compiled and loaded module: any number of threads may run it at once, each with a session of
@@ -64,7 +67,8 @@ impl Executable {
     /// Runs entry number `entry`. Strided inputs are made contiguous first.
     ///
     /// # Errors
-    /// Inputs that do not fit the signature, an index out of range, no memory; the next call works.
+    /// Inputs that do not fit the signature, a strided input that the entry writes to, an index out
+    /// of range, no memory; the next call works.
     pub fn run(
         &self,
         entry: usize,
@@ -74,6 +78,9 @@ impl Executable {
     ) -> Result<(), Error> {
         if inputs.iter().all(TensorRef::is_contiguous) {
             return self.run_dense(entry, session, inputs, outputs);
+        }
+        if let Some(entry) = self.meta().entries.get(entry) {
+            check_strided(entry, inputs)?;
         }
         let copies = inputs.iter().map(|input| if input.is_contiguous() { Ok(None) } else { contiguous(input).map(Some) });
         let copies = copies.collect::<Result<Vec<_>, Error>>()?;
@@ -156,6 +163,20 @@ impl Executable {
     /// Returns the bytes of plain weights and of prepared ones.
     pub fn weight_bytes(&self) -> (usize, usize) {
         self.inner.weight_bytes()
+    }
+}
+
+/// Refuses strided inputs that would have to be copied back, and those that share memory with one
+/// that is written.
+fn check_strided(entry: &EntryMeta, inputs: &[TensorRef<'_>]) -> Result<(), Error> {
+    check_overlaps(entry, inputs)?;
+    let mut pairs = entry.inputs.iter().zip(inputs).enumerate();
+    match pairs.find(|(_, (meta, input))| meta.written && !input.is_contiguous()) {
+        None => Ok(()),
+        Some((index, (InputMeta { name, .. }, _))) => {
+            let message = format!("input {index} (`{name}`) is written by the model, and must be contiguous");
+            Err(RunError::new(code::BAD_INPUT, name, message).into())
+        }
     }
 }
 

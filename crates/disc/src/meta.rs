@@ -49,11 +49,17 @@ fn entry(function: &Function) -> EntryMeta {
     let inputs = function.parameters().iter().enumerate().map(|(i, &parameter)| {
         let tensor = function.ty(parameter).shaped().expect("a parameter is a buffer");
         let name = function.name_of(parameter).map_or_else(|| format!("input{i}"), ToString::to_string);
-        InputMeta { name, dtype: dtype(tensor.dtype), dims: dims(tensor), host: false, written: false }
+        InputMeta { name, dtype: dtype(tensor.dtype), dims: dims(tensor), host: false, written: function.is_written(i) }
     });
     let outputs = function.results.iter().enumerate().map(|(i, ty)| {
         let tensor = ty.shaped().expect("a result is a tensor");
-        OutputMeta { name: format!("output{i}"), dtype: dtype(tensor.dtype), dims: dims(tensor), host: false, alias: None }
+        OutputMeta {
+            name: format!("output{i}"),
+            dtype: dtype(tensor.dtype),
+            dims: dims(tensor),
+            host: false,
+            alias: function.stored_into(i),
+        }
     });
     EntryMeta {
         name: function.name.to_string(),

@@ -8,6 +8,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from ..core.errors import Error
+from .pytree import kv_caches
 
 #: Allowed error relative to the greatest value of an output, by the output's type.
 _TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-4, torch.float16: 1e-2, torch.bfloat16: 5e-2}
@@ -35,6 +36,9 @@ class CheckResult:
 def check(module, inputs, kwargs: dict | None = None) -> CheckResult:
     """Runs a module that ``disc.optimize`` returned and its original on ``inputs``,
     and compares each output.
+
+    Both run on copies of the inputs, with the same random numbers and from the same state of the
+    module: what they change is compared too, and is as before in the end.
     """
     from .module.optimize import keyword_arguments
     from .module.optimized import OptimizedModule
@@ -44,12 +48,40 @@ def check(module, inputs, kwargs: dict | None = None) -> CheckResult:
     args = tuple(inputs) if isinstance(inputs, tuple) else (inputs,)
     kwargs = keyword_arguments(kwargs)
     with torch.no_grad():
-        return compare_trees(module(*args, **kwargs), module.original(*args, **kwargs))
+        ours = run_apart(module.original, module, args, kwargs)
+        theirs = run_apart(module.original, module.original, args, kwargs)
+    return compare(ours, theirs)
 
 
-def compare_trees(result, expected) -> CheckResult:
-    """Compares the leaves of two results."""
-    ours, theirs = pytree.tree_leaves(result), pytree.tree_leaves(expected)
+def run_apart(original: torch.nn.Module, runs, args: tuple, kwargs: dict) -> list:
+    """Calls ``runs`` on copies of the inputs; its results, then the inputs and the buffers of
+    ``original`` as they are afterwards. The state of the module and of random numbers is put back.
+    """
+    leaves, spec = kv_caches.flatten((args, kwargs))
+    leaves = [x.detach().clone() if isinstance(x, torch.Tensor) else x for x in leaves]
+    args, kwargs = pytree.tree_unflatten(leaves, spec)
+    buffers = {name: (t, t.clone()) for name, t in original.named_buffers()}
+    drawn = torch.get_rng_state()
+    try:
+        results = [_kept(x) for x in pytree.tree_leaves(runs(*args, **kwargs))]
+        inputs = [x for x in leaves if isinstance(x, torch.Tensor)]
+        return [*results, *inputs, *(t.clone() for _, t in original.named_buffers())]
+    finally:
+        torch.set_rng_state(drawn)
+        for name, (t, before) in buffers.items():
+            path, _, leaf = name.rpartition(".")
+            original.get_submodule(path)._buffers[leaf] = t
+            with torch.no_grad():
+                t.copy_(before)
+
+
+def _kept(x):
+    """A result that no later write changes."""
+    return x.clone() if isinstance(x, torch.Tensor) else x
+
+
+def compare(ours: list, theirs: list) -> CheckResult:
+    """Compares leaves of results."""
     greatest, first = 0.0, None
     for i, (a, e) in enumerate(zip(ours, theirs, strict=True)):
         error, reason = _compare(a, e)

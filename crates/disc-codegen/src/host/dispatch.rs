@@ -68,7 +68,7 @@ pub(super) fn writes_over(host: &Function, version: &Version, memory: &[Value], 
 }
 
 /// The memory that a buffer is a part of, and where it begins there.
-fn place(host: &Function, mut buffer: Value) -> (Value, Dim) {
+pub(super) fn place(host: &Function, mut buffer: Value) -> (Value, Dim) {
     let mut offset = Dim::constant(0);
     while let Some(inst) = host.defining(buffer) {
         match (host.kind_of(inst), &host.inst(inst).attrs[..]) {
@@ -98,7 +98,9 @@ pub(super) fn launch(
             Argument::Workspace(position) => workspaces[position],
             Argument::Product => unreachable!("only the rest of a product reads its result, and that is no launch of its own"),
         };
-        if !launch.copies.is_empty() && launch.copies.iter().all(|(from, to)| argument(from) == argument(to)) {
+        if !launch.copies.is_empty()
+            && launch.copies.iter().all(|(from, to)| place(host, argument(from)) == place(host, argument(to)))
+        {
             continue;
         }
         let arguments: Vec<Value> = launch.arguments.iter().map(argument).collect();

@@ -9,7 +9,7 @@
 //! output by output, and a note says why.
 use super::{
     dedup::{self, Dedup},
-    dispatch::{Workspace, guard, launch, writes_over},
+    dispatch::{Workspace, guard, launch, place, writes_over},
     group::{GroupCode, structure},
     signature::Signature,
 };
@@ -18,7 +18,7 @@ use crate::{
     schedule::{self, Group, Offers, Request, Scheduler, Versioned, scheduler},
     target::{Compilation, Target},
 };
-use disc_ir::{Attr, Block, Builder, Diagnostic, Function, FunctionKind, FusionKind, Inst, Module, OpKind, Solver};
+use disc_ir::{Attr, Block, Builder, Diagnostic, Function, FunctionKind, FusionKind, Inst, Module, OpKind, Solver, Value};
 use disc_passes::{
     analysis::query::Query,
     fusion::{ReductionPlan, plan},
@@ -102,6 +102,17 @@ pub fn lower_with(module: Module, targets: &Compilation, offers: Offers) -> Resu
     })
 }
 
+/// Returns true if a group writes a result over an input, of which it replaces a part.
+fn updates_part(host: &Function, group: &Function, memory: &[Value]) -> bool {
+    let (inputs, outputs) = memory.split_at(group.parameters().len());
+    group.returned(group.body).iter().zip(outputs).any(|(&result, output)| {
+        let updated = group.defining(result).filter(|&inst| group.kind_of(inst) == OpKind::DynamicUpdateSlice);
+        let input = updated.map(|inst| group.operands(inst)[0]);
+        let position = input.and_then(|input| group.parameters().iter().position(|&parameter| parameter == input));
+        position.is_some_and(|position| place(host, inputs[position]) == place(host, *output))
+    })
+}
+
 struct Lowering<'t> {
     /// The target of kernels; a host program is the same for all.
     target: &'t Target,
@@ -173,8 +184,7 @@ impl Lowering<'_> {
         let function = schedule::extract(host, inst);
         let memory = host.operands(inst).to_vec();
         let inputs = function.parameters().len();
-        // A group that writes over an input updates a part of it.
-        let is_update = kind == FusionKind::Pointwise && memory[inputs..].iter().any(|output| memory[..inputs].contains(output));
+        let is_update = kind == FusionKind::Pointwise && updates_part(host, &function, &memory);
         let form = if is_update { "update" } else { kind.name() };
         // Equal groups have equal plans, unless somebody wrote another one into the text.
         let decision = plan::ATTRIBUTES.map(|name| host.attr(inst, name));

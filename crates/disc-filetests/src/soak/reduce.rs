@@ -61,6 +61,7 @@ fn returning(module: &Module, values: &[Value]) -> Option<Module> {
     let end = function.terminator(function.body)?;
     function.inst_mut(end).operands = values.iter().copied().collect();
     function.results = values.iter().map(|&value| function.ty(value).clone()).collect();
+    function.stores.clear();
     Some(module)
 }
 
@@ -128,7 +129,7 @@ fn fewer_inputs(best: &mut Shrunk, compiled: &dyn Compiled) {
         position -= 1;
         let function = main(&best.0);
         let value = function.parameters()[position];
-        if function.use_counts()[value.index()] > 0 {
+        if function.use_counts()[value.index()] > 0 || !function.stores.is_empty() {
             continue;
         }
         let (mut module, mut inputs) = (best.0.clone(), best.1.clone());

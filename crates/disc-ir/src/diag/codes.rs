@@ -104,8 +104,8 @@ codes! {
         /// The framework could not capture the module as one graph, or captured it for the sizes of
         /// the example alone.
         E0404 = "capture failed";
-        /// The model changes one of its inputs or weights in place, or keeps state from call to
-        /// call that its results depend on.
+        /// The model changes a tensor that is no input, parameter or buffer of its own, returns a
+        /// view of what it changes, or keeps other state that its results depend on.
         E0405 = "model with side effects";
     }
     "Generating code" {

@@ -79,6 +79,13 @@ impl Memory {
         Buffer { piece: self.pieces.len() - 1, start: 0, owner, dtype: tensor.dtype(), dims: tensor.dims().to_vec() }
     }
 
+    /// Memory of an input that the program writes to.
+    pub(super) fn written_input(&mut self, tensor: &Tensor) -> Buffer {
+        let buffer = self.input(tensor);
+        self.pieces[buffer.piece].read_only = false;
+        buffer
+    }
+
     /// New memory of a frame or a task that nothing has written. The sizes were checked.
     pub(super) fn fresh(&mut self, dtype: DType, dims: Vec<i64>) -> Buffer {
         let buffer = self.output(dtype, dims);

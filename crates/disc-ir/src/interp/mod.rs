@@ -16,7 +16,7 @@
 //!   of kernels round at every op.
 //! - Execution is bounded by [`Limits`]; a program that exceeds them fails with E0606.
 //! - In kernels and host programs every access is checked: outside a buffer, of a byte that nothing
-//!   wrote, or to an input, is E0211.
+//!   wrote, or a write to an input that no result is stored into, is E0211.
 mod call;
 mod contraction;
 mod control;
@@ -109,12 +109,18 @@ fn run_entry(machine: &mut Machine<'_>, entry: &str, inputs: &[Tensor]) -> Resul
         FunctionKind::Host => {
             let types = function.parameters().iter().map(|&p| function.ty(p));
             let values = inputs.iter().zip(types.map(Some).chain(std::iter::repeat(None)));
-            let values = values.map(|(tensor, ty)| match ty {
+            let values = values.enumerate().map(|(i, (tensor, ty))| match ty {
+                Some(Type::Buffer { .. }) if function.is_written(i) => Val::Buffer(machine.memory.written_input(tensor)),
                 Some(Type::Buffer { .. }) => Val::Buffer(machine.memory.input(tensor)),
                 _ => Val::Tensor(Rc::new(tensor.clone())),
             });
             let values: Vec<Val> = values.collect();
-            machine.call(machine.variant_for(function, &values)?, values)?;
+            machine.call(machine.variant_for(function, &values)?, values.clone())?;
+            for store in &function.stores {
+                if let Some(Val::Buffer(buffer)) = values.get(store.parameter) {
+                    machine.set_output(store.result as i64, buffer.clone())?;
+                }
+            }
             machine.outputs()
         }
         FunctionKind::Kernel | FunctionKind::Routine => {

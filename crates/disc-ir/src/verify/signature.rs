@@ -5,13 +5,16 @@
 //!   nothing.
 //! - A host program takes buffers and scalars. Its results are tensors: the outputs, which
 //!   `alloc_output` makes, by their index; the body returns nothing.
-//! - A variant is of a function of its kind that is no variant, and has its parameters and results.
+//! - A variant is of a function of its kind that is no variant, and has its parameters, results and
+//!   stores.
+//! - Stores name results and parameters of one type, each once. Only functions and host programs
+//!   that nothing calls have them.
 //! - `scratch` is in the body of a kernel, not in a region.
 use super::{Check, stage::describe};
 use crate::{
     attr::Attr,
     diag::Code,
-    graph::{Function, FunctionKind, Inst},
+    graph::{Function, FunctionKind, Inst, Module},
     infer::same_by_facts,
     ops::OpKind,
     types::{DType, Type},
@@ -32,13 +35,57 @@ pub(super) fn check(cx: &mut Check<'_>) {
     }
     check_scratch(cx);
     check_variant(cx);
+    check_stores(cx);
+}
+
+fn check_stores(cx: &mut Check<'_>) {
+    let function = cx.function;
+    if function.stores.is_empty() {
+        return;
+    }
+    let what = describe(function.kind);
+    if matches!(function.kind, FunctionKind::Kernel | FunctionKind::Routine) {
+        return cx.error(Code::E0214, None, format!("a {what} has no results that are stored into parameters"));
+    }
+    if is_called(cx.module, function) {
+        let message = format!("@{} stores results into parameters, so it is an entry, and nothing calls it", function.name);
+        cx.error(Code::E0214, None, message);
+    }
+    for (i, store) in function.stores.iter().enumerate() {
+        let (result, parameter) = (function.results.get(store.result), function.parameters().get(store.parameter));
+        let (Some(result), Some(&parameter)) = (result, parameter) else {
+            let message = format!("result {} is stored into parameter {}, and one is missing", store.result, store.parameter);
+            cx.error(Code::E0214, None, message);
+            continue;
+        };
+        if function.stores[..i].iter().any(|other| other.result == store.result || other.parameter == store.parameter) {
+            let message = format!("result {} and parameter {} are in two stores", store.result, store.parameter);
+            cx.error(Code::E0214, None, message);
+        }
+        let held = function.ty(parameter).shaped().cloned().map(Type::Tensor);
+        if !held.is_some_and(|held| same_by_facts(&cx.solver, &held, result)) {
+            let ty = function.ty(parameter);
+            let message = format!("result {} has type {result}, and is stored into a parameter of type {ty}", store.result);
+            cx.error(Code::E0205, None, message);
+        }
+    }
+}
+
+fn is_called(module: &Module, function: &Function) -> bool {
+    let calls = |caller: &Function, inst: &Inst| {
+        let name = caller.inst(*inst).attrs.first();
+        caller.kind_of(*inst) == OpKind::Call && matches!(name, Some(Some(Attr::Symbol(name))) if *name == function.name)
+    };
+    module.functions.iter().any(|caller| caller.walk(caller.body).iter().any(|inst| calls(caller, inst)))
 }
 
 fn check_variant(cx: &mut Check<'_>) {
     let variant = cx.function;
     let Some(name) = &variant.variant_of else { return };
     let types = |f: &Function| f.parameters().iter().map(|&p| f.ty(p).clone()).chain(f.results.clone()).collect::<Vec<_>>();
-    let fits = |f: &&Function| f.variant_of.is_none() && f.kind == variant.kind && types(f) == types(variant);
+    let fits = |f: &&Function| {
+        f.variant_of.is_none() && f.kind == variant.kind && types(f) == types(variant) && f.stores == variant.stores
+    };
     if cx.module.function(name).filter(fits).is_none() {
         cx.error(Code::E0214, None, format!("@{} is no variant of @{name}: they take or give different things", variant.name));
     }
@@ -80,6 +127,10 @@ fn check_output(cx: &mut Check<'_>, inst: Inst) {
     let function = cx.function;
     let data = function.inst(inst);
     let (Some(Some(Attr::Int(index))), Some(&result)) = (data.attrs.first(), data.results.first()) else { return };
+    if usize::try_from(*index).is_ok_and(|index| function.stored_into(index).is_some()) {
+        let message = format!("output {index} is stored into a parameter, and needs no memory of its own");
+        return cx.op_error(Code::E0214, inst, message);
+    }
     let stated = usize::try_from(*index).ok().and_then(|index| function.results.get(index));
     let Some(stated) = stated else {
         let message = format!("output {index} of a program that has {}", function.results.len());

@@ -10,7 +10,7 @@ use crate::{
     emit::{Emit, Val},
     function::mark,
 };
-use disc_abi::Tensor;
+use disc_abi::{FLAG_ALIAS, FLAG_WRITTEN, Tensor};
 use disc_codegen::host::signature::{FactCheck, Signature};
 use disc_ir::{Function, Module, Symbol, dim::Fact};
 use inkwell::{
@@ -32,7 +32,7 @@ pub(crate) fn lower_entry(emit: &Emit<'_>, program: &Module, function: &Function
     let start = emit.context.append_basic_block(llvm, "");
     emit.builder.position_at_end(start);
     let argument = |i| llvm.get_nth_param(i).expect("an entry has three parameters").into_pointer_value();
-    let (ctx, inputs) = (argument(0), argument(1));
+    let (ctx, inputs, outputs) = (argument(0), argument(1), argument(2));
     let words = emit.context.i64_type().array_type(words_of(program, function));
     let mut lowering = Lowering::new(emit, program, function, llvm);
     lowering.host = Some(Host {
@@ -45,6 +45,7 @@ pub(crate) fn lower_entry(emit: &Emit<'_>, program: &Module, function: &Function
     lowering.check_inputs(inputs, signature)?;
     lowering.choose_variant()?;
     lowering.open_body()?;
+    lowering.describe_stores(inputs, outputs)?;
     lowering.lower_block(function.body)?;
     emit.builder.build_return(Some(&emit.context.i32_type().const_zero()))?;
     Ok(())
@@ -110,6 +111,30 @@ impl<'c> Lowering<'_, 'c> {
             self.fail_unless(equal, check.site, &[came, expected])?;
         }
         signature.facts.iter().try_for_each(|check| self.check_fact(check))
+    }
+
+    /// Describes the outputs that are stored into inputs: each is in the memory of its input.
+    fn describe_stores(&mut self, inputs: PointerValue<'c>, outputs: PointerValue<'c>) -> Result<(), Error> {
+        for store in &self.function.stores {
+            let field = |offset| store.parameter * size_of::<Tensor>() + offset;
+            let data = self.emit.load_pointer(inputs, field(offset_of!(Tensor, data)))?;
+            let output = |offset| store.result * size_of::<Tensor>() + offset;
+            let place = self.emit.field(outputs, output(offset_of!(Tensor, data)))?;
+            self.emit.builder.build_store(place, data)?;
+            let flags = self.emit.context.i16_type().const_int(u64::from(FLAG_WRITTEN | FLAG_ALIAS), false);
+            let place = self.emit.field(outputs, output(offset_of!(Tensor, flags)))?;
+            self.emit.builder.build_store(place, flags)?;
+            let came = self.emit.load_pointer(inputs, field(offset_of!(Tensor, sizes)))?;
+            let sizes = self.emit.load_pointer(outputs, output(offset_of!(Tensor, sizes)))?;
+            let parameter = self.function.parameters()[store.parameter];
+            let rank = self.function.ty(parameter).shaped().map_or(0, |tensor| tensor.dims.len());
+            for axis in 0..rank as i64 {
+                let size = self.emit.load_i64(came, axis)?;
+                let place = self.emit.slot(sizes, axis)?;
+                self.emit.builder.build_store(place, size.into_int_value())?;
+            }
+        }
+        Ok(())
     }
 
     pub(super) fn check_fact(&mut self, check: &FactCheck) -> Result<(), Error> {

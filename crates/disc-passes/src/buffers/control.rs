@@ -71,7 +71,7 @@ impl Planner<'_> {
     /// Plans a branch that writes its results into `targets`.
     fn branch(&mut self, region: Block, targets: &[Value]) -> Result<Block, Diagnostic> {
         self.within(region, |planner, block| {
-            let destinations = planner.destinations(region, |position, _| Destination::Buffer(targets[position]));
+            let destinations = planner.destinations(region, |position, _| Some(Destination::Buffer(targets[position])));
             planner.block(region, block, &destinations.destinations)?;
             for (position, (value, &target)) in planner.source.returned(region).iter().zip(targets).enumerate() {
                 if !destinations.served.contains(&position) {

@@ -91,6 +91,28 @@ fn overwrites_of(
     }
 }
 
+/// Returns true if a group may write a result to the memory that it reads an input from.
+pub(super) fn may_overwrite(host: &Function, solver: &Solver, group: Inst, input: usize, result: usize) -> bool {
+    if !(is_walked(host, group) && !reorders_rows(host, group) || is_tiled(host, group)) {
+        return false;
+    }
+    let region = host.inst(group).regions[0];
+    let (read, written) = host.operands(group).split_at(host.arguments(region).len());
+    let Some(domain) = domain(host, solver, written) else { return false };
+    let tensor = host.ty(read[input]).shaped().expect("a buffer");
+    let only = read.iter().filter(|&&other| root(host, other) == root(host, read[input])).count() == 1;
+    let alike = tensor.dtype == domain.dtype && same_shape(solver, tensor, domain);
+    let fits = host.ty(written[result]).dtype() == domain.dtype;
+    let is_early = is(host, group, FusionKind::Reduction) && early(host, region).contains(&result);
+    let value = host.arguments(region)[input];
+    let Some(computed) = used_in_step(host, region, value, is(host, group, FusionKind::Reduction)) else { return false };
+    let results = host.returned(region);
+    let in_tiles = !is_tiled(host, group)
+        || computed.contains(&results[result])
+            && (!is(host, group, FusionKind::Matmul) || follows_one_product(host, results, &computed));
+    only && alike && fits && !is_early && in_tiles
+}
+
 /// The values computed from an input that only a convolution reads, plane by plane; they may
 /// overwrite the input if they include all outputs.
 fn walked(host: &Function, solver: &Solver, region: Block, value: Value, model: &dyn CostModel) -> Option<Vec<Value>> {
@@ -173,6 +195,6 @@ fn domain<'h>(host: &'h Function, solver: &Solver, written: &[Value]) -> Option<
     same.then_some(first)
 }
 
-fn same_shape(solver: &Solver, a: &TensorType, b: &TensorType) -> bool {
+pub(super) fn same_shape(solver: &Solver, a: &TensorType, b: &TensorType) -> bool {
     a.rank() == b.rank() && a.dims.iter().zip(&b.dims).all(|(x, y)| solver.equal(x, y))
 }

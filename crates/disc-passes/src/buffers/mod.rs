@@ -11,6 +11,8 @@
 //! Invariants:
 //! - Two values that are live at the same time share no memory, except a view and its buffer. An
 //!   update of a part of a value that dies there is made in place.
+//! - An input is written only if the program stores a result into it, and only once nothing reads
+//!   what it held (written_inputs.rs).
 //! - An allocation in a loop body is allocated once: each iteration uses the same memory. A value
 //!   whose size the body binds is in a frame that ends with the iteration.
 mod allocation;
@@ -29,3 +31,4 @@ mod runtime_layout;
 mod sample_sizes;
 pub mod schedule_groups;
 mod static_layout;
+mod written_inputs;

@@ -1,5 +1,5 @@
 //! Plans the memory of one function: walks its ops and gives each result of a group a buffer.
-use super::{allocation, arena, early_release, frames::Frames, output_reuse};
+use super::{allocation, arena, early_release, frames::Frames, output_reuse, written_inputs};
 use crate::analysis::cost_model::CostModel;
 use disc_ir::{
     Block, Builder, DType, Diagnostic, Dim, Function, FunctionKind, Inst, OpKind, Solver, Space, Symbol, TensorType, Type, Value,
@@ -32,6 +32,7 @@ impl<'f> Planner<'f> {
         let mut host = Function::new(source.name.clone(), FunctionKind::Host);
         host.facts = source.facts.clone();
         host.results = source.results.clone();
+        host.stores = source.stores.clone();
         host.variant_of = source.variant_of.clone();
         host.span = source.span;
         let solver = Arc::new(Solver::new(&source.facts));
@@ -42,15 +43,20 @@ impl<'f> Planner<'f> {
             let buffer = planner.host.add_argument(body, global(planner.tensor(parameter)));
             planner.named(parameter, buffer);
         }
-        let outputs = planner.destinations(source.body, |position, value| Destination::Output(position, value.clone()));
+        let outputs = planner.destinations(source.body, |position, value| {
+            let is_stored = source.stored_into(position).is_some();
+            (!is_stored).then(|| Destination::Output(position, value.clone()))
+        });
         planner.block(source.body, body, &outputs.destinations)?;
         for (position, &value) in source.returned(source.body).iter().enumerate() {
-            if !outputs.served.contains(&position) {
+            if !outputs.served.contains(&position) && source.stored_into(position).is_none() {
                 let output = planner.allocate_output(body, position, &planner.tensor(value))?;
                 planner.copy(body, planner.memory[&value], output)?;
             }
         }
+        planner.store_results(body)?;
         planner.builder(body).ret(&[])?;
+        written_inputs::merge(&mut planner.host, &planner.solver)?;
         let bytes = arena::layout_arena(&mut planner.host, &planner.frames, &planner.solver, model);
         early_release::end_frames(&mut planner.host, &planner.frames, &planner.solver);
         Ok((planner.host, bytes))
@@ -69,8 +75,13 @@ impl<'f> Planner<'f> {
     }
 
     /// Maps values of a block to the destination of the returned value that they are, or that views
-    /// them, so that they are written there directly. Each serves the first return only.
-    pub(super) fn destinations(&self, block: Block, destination: impl Fn(usize, &TensorType) -> Destination) -> Destinations {
+    /// them, so that they are written there directly. Each serves the first return only, of those
+    /// that have a destination.
+    pub(super) fn destinations(
+        &self,
+        block: Block,
+        destination: impl Fn(usize, &TensorType) -> Option<Destination>,
+    ) -> Destinations {
         let mut found = Destinations::default();
         for (position, &value) in self.source.returned(block).iter().enumerate() {
             let made = self.looked_at(block, value);
@@ -79,8 +90,9 @@ impl<'f> Planner<'f> {
                 matches!(kind, OpKind::Fusion | OpKind::If | OpKind::While) && self.source.insts(block).contains(inst)
             };
             let is_new = !found.destinations.contains_key(&made) && self.known_with(value, made);
-            if is_new && self.source.defining(made).filter(is_made).is_some() {
-                found.destinations.insert(made, destination(position, &self.tensor(value)));
+            let is_new = is_new && self.source.defining(made).filter(is_made).is_some();
+            if let Some(place) = Some(()).filter(|()| is_new).and_then(|()| destination(position, &self.tensor(value))) {
+                found.destinations.insert(made, place);
                 found.served.insert(position);
             }
         }

@@ -287,6 +287,7 @@ impl Explainer<'_> {
             | Rejection::Large
             | Rejection::Scans
             | Rejection::LiveProducts
+            | Rejection::StoredUpdate
             | Rejection::ShortPieces(_)
             | Rejection::Repeats
             | Rejection::Strided

@@ -59,6 +59,8 @@ pub(super) enum Rejection {
     Unchecked,
     /// Several matmuls would be live at once.
     LiveProducts,
+    /// All of an input would be written, and not the part that is replaced.
+    StoredUpdate,
     Large,
 }
 
@@ -107,6 +109,9 @@ impl Candidate<'_> {
     pub(super) fn form(&self, model: &dyn CostModel) -> Result<Layout, Rejection> {
         if self.members.len() > MOST_OPS {
             return Err(Rejection::Large);
+        }
+        if self.hides_a_stored_update() {
+            return Err(Rejection::StoredUpdate);
         }
         if self.keeps_products_live() {
             return Err(Rejection::LiveProducts);
@@ -572,6 +577,9 @@ impl std::fmt::Display for Rejection {
             }
             Rejection::ShortPieces(size) => write!(f, "rows would be written in strided pieces of {size} elements"),
             Rejection::Unchecked => f.write_str("every index has to be checked, and only some elements are used"),
+            Rejection::StoredUpdate => {
+                f.write_str("a part of an input is replaced: by itself, no more than that part is written")
+            }
             Rejection::LiveProducts => f.write_str("several matmuls would be live at once: apart, each is consumed right away"),
             Rejection::Large => {
                 f.write_str("the kernel would have too many ops or tensors, or compute ops at too many positions")

@@ -55,6 +55,7 @@ pub mod reduction_phases;
 mod sinking;
 pub mod space;
 pub(crate) mod split_group;
+mod stored_updates;
 
 pub use explain::{Edge, FusionPlan, HorizontalPair, PlannedGroup, Reason, explain};
 pub use layout::Layout;

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::errors::{Failure, guarded};
 use disc_ir::{
-    Attr, Block, Builder, Code, Diagnostic, Function, FunctionKind, Module, OpKind, TensorType, Type, Value,
+    Attr, Block, Builder, Code, Diagnostic, Function, FunctionKind, Module, OpKind, Store, TensorType, Type, Value,
     graph::Weight,
     ops::{OPS, Stage},
     text::closest,
@@ -177,9 +177,10 @@ impl PyBuilder {
         })
     }
 
-    /// Ends the function with these results.
-    #[pyo3(signature = (values, names = None))]
-    fn output(&self, values: &Bound<'_, PyAny>, names: Option<Vec<String>>) -> PyResult<()> {
+    /// Ends the function with these results. `stores` are pairs of a result and the input whose new
+    /// value it is, by position.
+    #[pyo3(signature = (values, names = None, stores = Vec::new()))]
+    fn output(&self, values: &Bound<'_, PyAny>, names: Option<Vec<String>>, stores: Vec<(usize, usize)>) -> PyResult<()> {
         guarded(|| {
             let values = self.operands("output", values)?;
             if names.as_ref().is_some_and(|names| names.len() != values.len()) {
@@ -189,6 +190,7 @@ impl PyBuilder {
             let mut state = self.lock();
             state.is_finished = true;
             state.function.results = values.iter().map(|&value| state.function.ty(value).clone()).collect();
+            state.function.stores = stores.into_iter().map(|(result, parameter)| Store { result, parameter }).collect();
             for (&value, name) in values.iter().zip(names.unwrap_or_default()) {
                 if state.function.defining(value).is_some() {
                     state.function.set_name(value, name);

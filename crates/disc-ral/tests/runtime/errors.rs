@@ -217,3 +217,26 @@ fn a_read_only_input_is_not_written() {
     assert_eq!(error.to_string(), "E0601: input 0 (`x`) is written by the model, but its memory is read-only");
     run(&executable, &mut session, &[x.as_written_input()]).unwrap();
 }
+
+#[test]
+fn a_written_input_shares_no_memory_with_another_one() {
+    let mut meta = double_meta();
+    meta.inputs[0].written = true;
+    meta.inputs.push(input("y", DType::F32, &["S"]));
+    let executable = executable(double, meta, Vec::new());
+    let mut memory = HostTensor::zeros(DType::F32, &[6]).unwrap();
+    let at = memory.bytes_mut().as_mut_ptr();
+    // SAFETY: parts of the tensor, which nobody else uses.
+    let part = |first: usize, sizes: &'static [i64]| unsafe { TensorRef::from_raw(at.add(4 * first).cast(), DType::F32, sizes) };
+    let mut session = executable.session();
+    let mut call = |x: TensorRef<'_>, y: TensorRef<'_>| run(&executable, &mut session, &[x.writable(), y]).map(drop);
+    let error = call(part(0, &[1, 3]), part(2, &[2])).unwrap_err();
+    let message = "E0601: input 0 (`x`) is written by the model, and shares memory with input 1 (`y`)";
+    assert_eq!(error.to_string(), message);
+    // Backwards from the third element.
+    assert_eq!(call(part(0, &[1, 3]), part(4, &[2]).strides(&[-2])).unwrap_err().to_string(), message);
+    call(part(0, &[1, 3]), part(3, &[2])).unwrap();
+    call(part(3, &[1, 3]), part(0, &[3])).unwrap();
+    // Without elements nothing is shared.
+    call(part(0, &[1, 3]), part(1, &[0])).unwrap();
+}

@@ -91,7 +91,10 @@ impl Tier {
     ) -> Result<Option<Self>, Error> {
         let mode = options.specialization()?;
         let Some(source) = artifact.source.clone().filter(|_| mode != Specialize::Off) else { return Ok(None) };
-        let signature = |entry: &disc_ral::EntryMeta| source.module.function(&entry.name).and_then(Signature::of);
+        // A trial runs an entry many times on the inputs of one call: not one that changes them.
+        let is_tried = |entry: &disc_ral::EntryMeta| entry.inputs.iter().all(|input| !input.written);
+        let signature =
+            |entry: &disc_ral::EntryMeta| source.module.function(&entry.name).filter(|_| is_tried(entry)).and_then(Signature::of);
         let signatures: Vec<Option<Signature>> = general.meta().entries.iter().map(signature).collect();
         if signatures.iter().all(Option::is_none) {
             return Ok(None);

@@ -5,7 +5,7 @@
 use disc::{
     Error, Executable, Options, Target,
     ir::{Code, DType, Diagnostic, Module, interp::Tensor},
-    ral::{HostOutputs, HostTensor, Session, Weight},
+    ral::{HostOutput, HostOutputs, HostTensor, Session, Weight},
 };
 use disc_filetests::{Compiled, Program, Weights};
 
@@ -52,21 +52,34 @@ impl Program for Loaded {
         let position = self.0.meta().entries.iter().position(|e| e.name == entry);
         let missing = || Diagnostic::new(Code::E0103, format!("there is no entry @{entry}"));
         let position = position.ok_or_else(missing)?;
-        let held = inputs.iter().map(host).collect::<Result<Vec<_>, _>>()?;
-        let references: Vec<_> = held.iter().map(HostTensor::as_input).collect();
+        let meta = &self.0.meta().entries[position];
+        let mut held = inputs.iter().map(host).collect::<Result<Vec<_>, _>>()?;
+        // Wrong numbers of inputs are reported by the call.
+        let written = meta.inputs.iter().map(|input| input.written).chain(std::iter::repeat(false));
+        let borrow = |(tensor, written): (_, bool)| {
+            let tensor: &mut HostTensor = tensor;
+            if written { tensor.as_written_input() } else { tensor.as_input() }
+        };
+        let references: Vec<_> = held.iter_mut().zip(written).map(borrow).collect();
         let mut outputs = HostOutputs::new();
         let run = |session: &mut Session| {
             session.nontemporal_from(NONTEMPORAL_BYTES);
             self.0.run(position, session, &references, &mut outputs)
         };
         self.0.with_session(run).map_err(diagnostic)?;
-        (0..self.0.meta().entries[position].outputs.len()).map(|i| tensor(&outputs, i)).collect()
+        (0..meta.outputs.len()).map(|i| tensor(&outputs, &held, i)).collect()
     }
 }
 
-fn tensor(outputs: &HostOutputs, index: usize) -> Result<Tensor, Diagnostic> {
+/// An output in memory of its own, or in that of an input.
+fn tensor(outputs: &HostOutputs, inputs: &[HostTensor], index: usize) -> Result<Tensor, Diagnostic> {
     let missing = || Diagnostic::new(Code::E0607, format!("output {index} is missing"));
-    let made = outputs.tensor(index).ok_or_else(missing)?;
+    let made = match outputs.get(index) {
+        Some(HostOutput::Fresh(tensor)) => Some(tensor),
+        Some(HostOutput::Alias { input, .. }) => inputs.get(*input),
+        None => None,
+    };
+    let made = made.ok_or_else(missing)?;
     let dtype = DType::from_name(made.dtype().name()).ok_or_else(missing)?;
     Tensor::new(dtype, made.sizes().to_vec(), made.bytes().to_vec())
 }

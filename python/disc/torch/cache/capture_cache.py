@@ -387,7 +387,7 @@ def _short(line: str | None) -> str:
 
 
 _COMPARED = ("arguments", "plan", "out_spec", "symbols", "dtypes", "fixed", "fixed_at")
-_OF_PROGRAMS = ("outputs", "dims", "facts", "checks", "asked_at")
+_OF_PROGRAMS = ("outputs", "state", "written", "dense", "assigned", "dims", "facts", "checks", "asked_at")
 
 
 def keep(asked: Lookup, module: torch.nn.Module, graph: CapturedGraph, captured: CapturedProgram) -> None:

@@ -45,7 +45,7 @@ from ..pytree.arguments import Arguments, flatten_arguments
 from ..symbolic.conditions import value_at
 from ..symbolic.expressions import expression
 from ..symbolic.source_lines import Place, written
-from . import guards, side_effects, zero_one
+from . import guards, kept_state, side_effects, zero_one
 from .example_sizes import Sizes
 from .failures import capture_error, is_shape_failure, symbol_places
 from .function_caches import FunctionCaches
@@ -81,8 +81,7 @@ class CapturedGraph:
     fixed: list[str] = field(default_factory=list)
     #: The lines of the model that fix what is in ``fixed``, as far as they are known.
     fixed_at: dict[str, str] = field(default_factory=dict)
-    #: Who traced it: "disc" or "export".
-    by: str = "disc"
+    by: str = "disc"  # or "export"
     attempts: int = 1
     milliseconds: float = 0.0
     #: The attributes that the module assigned while it was traced.
@@ -122,6 +121,8 @@ class _Seen:
     def __init__(self):
         self.shapes: list[tuple] = []
         self.changes: list[Change] = []
+        #: The buffers that were assigned anew; what they are is behind the results.
+        self.assigned: list[str] = []
         self.out_spec: pytree.TreeSpec | None = None
 
 
@@ -145,7 +146,9 @@ class _Entry(torch.nn.Module):
         with self.caches.without_fakes(), self.within(), states as self.seen.changes:
             result = self.module(*args, **kwargs)
         leaves, self.seen.out_spec = kv_caches.flatten(result)
-        return tuple(leaves)
+        assigned = [c for c in self.seen.changes if side_effects.is_assigned(c)]
+        self.seen.assigned = [c.name for c in assigned]
+        return (*leaves, *(c.now for c in assigned))
 
 
 def capture(
@@ -168,9 +171,9 @@ def capture(
     plan = DimPlan.read(dims, arguments.tensor_names, [t.shape for t in tensors])
     with _LOCK, _quiet(), overridden("capture"), torch.no_grad():
         captured = _first_success(module, arguments, tensors, plan, serves)
-    if captured.changes and not captured.traced.writes_outside():
+    if captured.changes:
         with _LOCK, _quiet():
-            side_effects.refuse_kept(module, arguments, tensors, captured.changes)
+            kept_state.settle(captured, module, arguments, tensors)
     captured.milliseconds = (time.perf_counter() - start) * 1e3
     return captured
 
@@ -370,6 +373,7 @@ def _read(traced: Traced, entry: _Entry, arguments: Arguments, plan: DimPlan) ->
     conditions = guards.read_conditions(env) if env is not None else guards.Conditions()
     captured = CapturedGraph(arguments, plan, traced, entry.seen.out_spec, conditions, {})
     captured.changes, captured.caches = entry.seen.changes, entry.caches
+    traced.assigned = list(entry.seen.assigned)
     for t in range(len(traced.inputs)):
         for axis, expr in enumerate(captured.input_shape(t)):
             if isinstance(expr, sympy.Symbol):

@@ -59,7 +59,8 @@ class CapturedProgram:
     def from_cache(cls, stored: CapturedProgram, module: torch.nn.Module) -> CapturedProgram | None:
         """Returns a stored program with the weights of ``module``; None if it lacks one of them."""
         weights = [(name, weight_names.find(module, name)) for name, _ in stored.program.weights]
-        if any(weight is None for _, weight in weights):
+        state = [weight_names.find(module, name) for name in stored.program.state]
+        if any(weight is None for _, weight in weights) or any(weight is None for weight in state):
             return None
         program = dataclasses.replace(stored.program, weights=weights)
         return dataclasses.replace(stored, program=program, stages={"capture": 0.0, "convert": 0.0})

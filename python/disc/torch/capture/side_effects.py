@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensor
 
 from ...core.errors import Error
 from ..graph.changes import Change
@@ -168,29 +169,83 @@ def _is_other(holder, then) -> bool:
     return any(x is not y for x, y in zip(holder, then, strict=True))
 
 
-def refuse_kept(module: torch.nn.Module, arguments, tensors, changes: list[Change]) -> None:
-    """Refuses a module whose next result, or whose buffers, depend on the call before.
-
-    ``changes`` are those of a trace; a second call with the same arguments tells.
+def is_assigned(change: Change) -> bool:
+    """Returns true for a buffer that a call assigns another tensor, which calls of compiled code
+    assign too.
     """
-    buffers = dict(module.named_buffers())
+    tensors = isinstance(change.then, torch.Tensor) and isinstance(change.now, FakeTensor)
+    return change.kind == "buffer" and tensors
+
+
+def refuse_kept(
+    module: torch.nn.Module,
+    arguments,
+    tensors,
+    changes: list[Change],
+    written: list[str],
+    assigned: list[str],
+) -> set[str]:
+    """Refuses a module whose next result, or whose buffers, depend on the call before,
+    apart from the weights ``written`` in place and the buffers ``assigned``, which are kept.
+
+    ``changes`` are those of a trace; a second call with the same arguments tells. Returns the
+    buffers of which a call makes others. Runs on copies of the weights that are written.
+    """
     copies = [t.detach().clone() for t in tensors]
     with as_it_was(module):
+        held = copied(module, written)
         try:
             first = _results(module, arguments, copies)
         except Exception:
             # Errors on the example are reported by the capture.
-            return
-        now = dict(module.named_buffers())
-        assigned = {n for n, t in buffers.items() if n in now and not _equal(now[n], t)}
+            return set(assigned)
+        now = dict(module.named_buffers(remove_duplicate=False))
+        differ = {n for n, t in held.items() if n in now and not _equal(now[n], t)}
+        for name in {*written, *assigned} & held.keys():
+            _put(module, name, held[name])
+        copied(module, written)
         try:
             second = _results(module, arguments, copies)
         except Exception:
             second = None
-    if kept := [c for c in changes if c.name in assigned]:
-        raise _refusal(module, kept, "and buffers that are assigned anew are not kept yet")
-    if second is None or not _same_results(first, second):
-        raise _refusal(module, changes, "and its next result depends on it")
+    differ -= set(written)
+    if kept := [c for c in changes if c.name in differ - set(assigned)]:
+        raise _refusal(module, kept, "and it is no buffer that compiled code can assign anew")
+    others = [c for c in changes if c.name not in assigned]
+    if others and (second is None or not _same_results(first, second)):
+        raise _refusal(module, others, "and its next result depends on it")
+    return differ
+
+
+def copied(module: torch.nn.Module, written: list[str]) -> dict[str, torch.Tensor]:
+    """Puts copies in the place of weights; returns what parameters and buffers were before."""
+    held = dict(module.named_parameters(remove_duplicate=False))
+    held |= module.named_buffers(remove_duplicate=False)
+    copies: dict[int, torch.Tensor] = {}
+    changed = {id(held[name]) for name in written if name in held}
+    for m in module.modules():
+        for table in (m._parameters, m._buffers):
+            for name, t in table.items():
+                if id(t) in changed:
+                    if id(t) not in copies:
+                        copy = t.detach().clone()
+                        is_parameter = isinstance(t, torch.nn.Parameter)
+                        copies[id(t)] = torch.nn.Parameter(copy, t.requires_grad) if is_parameter else copy
+                    table[name] = copies[id(t)]
+    return held
+
+
+def _put(module: torch.nn.Module, name: str, t: torch.Tensor) -> None:
+    """Puts a weight back in its place, under each of its names."""
+    path, _, leaf = name.rpartition(".")
+    owner = module.get_submodule(path)
+    table = owner._buffers if leaf in owner._buffers else owner._parameters
+    now = table[leaf]
+    for m in module.modules():
+        for table in (m._parameters, m._buffers):
+            for other, held in table.items():
+                if held is now and held is not None:
+                    table[other] = t
 
 
 def _results(module, arguments, tensors) -> list:

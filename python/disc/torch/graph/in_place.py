@@ -7,12 +7,23 @@ import torch
 aten = torch.ops.aten
 
 
-#: They write in training mode only, which has no entry.
-_NOT_WRITES = {aten.detach_.default, aten.requires_grad_.default, aten._native_batch_norm_legit.default}
+_NOT_WRITES = {aten.detach_.default, aten.requires_grad_.default}
+#: The positions of the running statistics, which these write where the argument behind them is
+#: true, whatever their schema says.
+_STATISTICS = {
+    aten.batch_norm.default: (3, 4),
+    aten.instance_norm.default: (3, 4),
+    aten.native_batch_norm.default: (3, 4),
+    aten._native_batch_norm_legit.default: (3, 4),
+}
 
 
 def written_arguments(node) -> list[torch.fx.Node]:
     """The tensors that the op of a node writes to."""
+    if node.target in _STATISTICS:
+        mean, var = _STATISTICS[node.target]
+        held = [node.args[i] for i in (mean, var) if isinstance(node.args[i], torch.fx.Node)]
+        return held if node.args[var + 1] else []
     schema = getattr(node.target, "_schema", None)
     if schema is None or not schema.is_mutable or node.target in _NOT_WRITES or is_view_in_place(node):
         return []

@@ -21,6 +21,14 @@ class Program:
     weights: list[tuple[str, torch.Tensor | None]] = field(default_factory=list)
     #: One per leaf of the module's result: an index into the outputs, or a constant.
     outputs: list[tuple[str, Any]] = field(default_factory=list)
+    #: Names of parameters and buffers that are inputs, behind those of the call: calls change them.
+    state: list[str] = field(default_factory=list)
+    #: The inputs that are written to, and those of them that have to be contiguous.
+    written: list[int] = field(default_factory=list)
+    dense: list[int] = field(default_factory=list)
+    #: The buffers that are assigned anew: a name, and what it becomes ("value" and an output, or
+    #: "input" and an input).
+    assigned: list[tuple[str, str, int]] = field(default_factory=list)
     dims: list[list[str]] = field(default_factory=list)
     facts: list[str] = field(default_factory=list)
     #: Conditions that the compiler's facts cannot say, with their text: checked in Python at each

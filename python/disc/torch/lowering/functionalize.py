@@ -4,8 +4,8 @@ Each tensor belongs to a *root* (the tensor that owns the memory) through a chai
 to a view becomes a new value of its root, made by scattering back through the chain; a view that is
 read after such a write is made again.
 
-Graphs without writes cost nothing here. Writes to inputs, parameters and buffers are an error: they
-would be seen outside.
+Graphs without writes cost nothing here. What inputs, parameters and buffers hold in the end is
+stored into them (``stored``); a write to another tensor from outside is an error.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from ...core.errors import Error
 from ..graph.in_place import functional_name, is_view_in_place, shares_memory, written_arguments
 from ..graph.origin import source_line
 from . import data_movement, indexing
+from .normalization import WRITERS
 
 aten = torch.ops.aten
 
@@ -30,19 +31,29 @@ class Aliases:
         self.parent: dict[torch.fx.Node, torch.fx.Node] = {}
         self.version: dict[torch.fx.Node, int] = {}
         self.made_at: dict[torch.fx.Node, int] = {}
+        #: The inputs, parameters and buffers that were written to, in the order of the first write.
+        self.stored: dict[torch.fx.Node, None] = {}
+        #: Those of them that were written through an op that copies a strided tensor.
+        self.dense: set[torch.fx.Node] = set()
 
     def enter(self, graph) -> None:
         self.active = self.active or any(written_arguments(n) for n in graph.nodes if n.op == "call_function")
 
-    def entry(self, name: str, node) -> tuple[Any, torch.fx.Node | None]:
-        """The table's entry for a node and, for an op that writes, the node that it writes to."""
+    def entry(self, name: str, node) -> tuple[Any, list[torch.fx.Node]]:
+        """The table's entry for a node, and the nodes that it writes to.
+
+        The entry of an op in ``WRITERS`` returns its result and the list of what it writes; that of
+        another op that writes returns what it writes to the one node, which is its result.
+        """
         self._note_view(node)
         written = written_arguments(node)
         if not written:
-            return self.table.get(_entry_name(node, name)), None
+            return self.table.get(_entry_name(node, name)), []
+        if name in WRITERS:
+            return WRITERS[name], written
         if len(written) > 1:
-            return None, None
-        return self.table.get(functional_name(name), self.table.get(name)), written[0]
+            return None, []
+        return self.table.get(functional_name(name), self.table.get(name)), written
 
     def read(self, node):
         """The value of a node now."""
@@ -53,20 +64,38 @@ class Aliases:
         self.made_at[node] = self._version(node)
         return values[node]
 
-    def write(self, node, target, result):
-        """``target`` gets the value ``result``, which the op also returns."""
-        b, walk = self.walk.emitter, self.walk
-        old = walk.read(target)
-        result = b.expand(b.convert(result, old.dtype), old.shape)
-        self._store(target, result, node)
+    def write(self, node, targets, result):
+        """The targets get what the op writes; the value is its result."""
+        if str(node.target) in WRITERS:
+            result, values = result
+            for target, value in zip(targets, values, strict=True):
+                self._write(node, target, value)
+            return result
+        (target,) = targets
+        result = self._write(node, target, result)
         self.parent[node] = target
         self.made_at[node] = self._version(node)
         return result
 
+    def _write(self, node, target, value):
+        old = self.walk.read(target)
+        value = self.walk.emitter.convert(value, old.dtype)
+        value = self.walk.emitter.expand(value, old.shape)
+        self._store(target, value, node)
+        return value
+
+    def origin(self, node) -> tuple[torch.fx.Node, bool]:
+        """The node that owns the memory of a node; true if both are one tensor in eager mode."""
+        is_same = True
+        while (above := self.parent.get(node)) is not None:
+            is_same &= bool(written_arguments(node)) or node.op == "placeholder"
+            node = above
+        return node, is_same
+
     def _store(self, target, value, writer) -> None:
         above = self.parent.get(target)
         if above is None:
-            self._refuse_outside(target, writer)
+            self._note_outside(target, writer)
             self.version[target] = self.version.get(target, 0) + 1
         else:
             self._store(above, self._written_through(target, above, value), writer)
@@ -105,12 +134,16 @@ class Aliases:
         whole = walk.read(above)
         target = node.target
         args = walk.resolve(node.args)
+        # Of an input, only the part is written.
+        in_place = self.origin(above)[0] in self.walk.writable
+        if target in _MAY_COPY:
+            self.dense.add(self.origin(above)[0])
         if written_arguments(node) or target in _IDENTITIES:
             return b.convert(value, whole.dtype)
         if target is aten.select.int:
-            return indexing.select_scatter(b, whole, value, args[1], args[2])
+            return indexing.select_scatter(b, whole, value, args[1], args[2], in_place=in_place)
         if target is aten.slice.Tensor:
-            return indexing.slice_scatter(b, whole, value, *args[1:])
+            return indexing.slice_scatter(b, whole, value, *args[1:], in_place=in_place)
         if target in _TRANSPOSES:
             return data_movement.transpose(b, value, *(args[1:] or (0, 1))) if len(whole.shape) > 1 else value
         if target is aten.permute.default:
@@ -124,20 +157,24 @@ class Aliases:
             f"writing in place through {target} is not supported", help="write to the tensor itself"
         )
 
-    def _refuse_outside(self, node, writer) -> None:
+    def _note_outside(self, node, writer) -> None:
+        """Notes a write to an input, a parameter or a buffer; another one outside is refused."""
         within = node in self.walk.given_within
         if node.op != "placeholder" or not (within or node in self.walk.captured.graph.nodes):
             return
-        what, cure = f"the tensor {node.name}", "clone it before writing"
-        if within:
-            what = "a tensor from outside of a branch, a loop or another region"
+        if not within and node in self.walk.writable:
+            self.stored.setdefault(node)
+            return
+        what = (
+            "a tensor from outside of a branch, a loop or another region" if within else "a constant tensor"
+        )
         if name := self.walk.weight_names.get(node):
-            what, cure = f"the parameter or buffer {name}", f"{cure}, or call module.eval() if it is training"
-        elif node in (inputs := self.walk.captured.inputs):
-            what = f"the input {self.walk.captured.arguments.tensor_names[inputs.index(node)]}"
+            what = f"the parameter or buffer {name}"
         where = f" ({source})" if (source := source_line(writer)) else ""
         raise Error(
-            f"the model changes {what} in place{where}, which is not supported yet", code="E0405", help=cure
+            f"the model changes {what} in place{where}, which is not supported yet",
+            code="E0405",
+            help="clone it before writing, or register it as a buffer",
         )
 
 
@@ -149,6 +186,12 @@ _IDENTITIES = {
     aten.lift_fresh.default,
     aten.expand.default,
     aten.requires_grad_.default,
+}
+#: Views of a contiguous tensor, and maybe copies of another one.
+_MAY_COPY = {
+    aten.contiguous.default,
+    aten.reshape.default,
+    aten.flatten.using_ints,
 }
 _TRANSPOSES = {aten.transpose.int, aten.t.default, aten.transpose_.default, aten.t_.default}
 _RESHAPES = {

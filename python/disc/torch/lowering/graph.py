@@ -35,11 +35,13 @@ from .emitter import TorchEmitter
 from .functionalize import Aliases
 from .interface import (
     RELATIONS,
+    Names,
     add_check,
     bind_weights,
     declare_facts,
     declare_inputs,
     declare_outputs,
+    declare_state,
     state_fact,
     state_relation,
 )
@@ -84,6 +86,10 @@ class Walk:
         self.emitter.state = lambda fact: state_fact(builder, program, fact)
         self.values: dict[torch.fx.Node, Any] = {}
         self.weight_names: dict[torch.fx.Node, str] = {}
+        #: Inputs, and parameters and buffers that are inputs of the program, to which it may write:
+        #: the positions of their parameters.
+        self.writable: dict[torch.fx.Node, int] = {}
+        self.input_names = Names()
         self.missing: Counter[tuple[str, str]] = Counter()
         self.sources: dict[tuple[str, str], list[str]] = {}
         self.helps: list[str] = []
@@ -97,6 +103,7 @@ class Walk:
         """Declares the interface but for the results, and converts the graph."""
         expressions = self.emitter.expressions
         declare_inputs(self.captured, self.builder, expressions, self, self.program)
+        declare_state(self.captured, self.builder, self, self.program)
         declare_facts(self.captured, self.builder, expressions, self.program)
         bind_weights(self.captured, self.emitter, self, self.program)
         self.run(self.captured.graph)
@@ -274,7 +281,7 @@ class Walk:
         return self.resolve(self.run(graph))
 
     def _convert(self, node, name: str) -> None:
-        entry, write = self.aliases.entry(name, node)
+        entry, written = self.aliases.entry(name, node)
         args, kwargs = self.resolve(node.args), self.resolve(node.kwargs)
         entry = complex_numbers.entry(name, node, (args, list(kwargs.values())), entry)
         if entry is None:
@@ -285,8 +292,8 @@ class Walk:
         else:
             result = self.apply(node, name, entry, args, kwargs)
         self.program.operations += 1
-        if write is not None and result is not MISSING:
-            result = self.aliases.write(node, write, result)
+        if written and result is not MISSING:
+            result = self.aliases.write(node, written, result)
         self.values[node] = result
 
     def apply(self, node, name: str, entry, args, kwargs):

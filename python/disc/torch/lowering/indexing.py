@@ -309,18 +309,31 @@ def _neutral(dtype, reduce):
 # Writing slices.
 
 
-def select_scatter(b, x, source, dim, index):
+def select_scatter(b, x, source, dim, index, in_place=False):
     axis = axis_of(x, dim)
     where = x.shape[axis] + index if is_int(index) and index < 0 else index
-    return _write(b, x, b.unsqueeze(source, axis), axis, where, where + 1)
+    write = _update if in_place else _write
+    return write(b, x, b.unsqueeze(source, axis), axis, where, where + 1)
 
 
-def slice_scatter(b, x, source, dim=0, start=None, end=None, step=1):
+def slice_scatter(b, x, source, dim=0, start=None, end=None, step=1, in_place=False):
     axis = axis_of(x, dim)
     low, high = bounds(b, x.shape[axis], start, end)
+    if step == 1 and in_place:
+        return _update(b, x, source, axis, low, low + source.shape[axis])
     if step == 1:
         return _write(b, x, source, axis, low, low + source.shape[axis])
     return _write_strided(b, x, source, axis, low, greatest(low, high), step)
+
+
+def _update(b, x, source, axis, start, limit):
+    """Replaces a part of x, as one op that the compiler may do in place."""
+    if same(start, 0) and same(limit, x.shape[axis]):
+        return b.convert(source, x.dtype)
+    b.require(limit, "<=", x.shape[axis])
+    zero = b.lift(0, "i64")
+    starts = [b.lift(start, "i64") if i == axis else zero for i in range(len(x.shape))]
+    return b.op("dynamic_update_slice", x, b.convert(source, x.dtype), *starts)
 
 
 def _write(b, x, source, axis, start, limit):

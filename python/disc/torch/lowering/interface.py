@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 def declare_inputs(captured, builder, expressions, walk, program: Program) -> None:
     shapes = [captured.input_shape(i) for i in range(len(captured.inputs))]
     names = _dim_names(captured, shapes)
-    inputs = _Names()
+    inputs = walk.input_names
     deferred = []
     for i, (node, shape) in enumerate(zip(captured.inputs, shapes, strict=True)):
         row = [size if isinstance(size, int) else names[i][axis] for axis, size in enumerate(shape)]
@@ -39,6 +39,7 @@ def declare_inputs(captured, builder, expressions, walk, program: Program) -> No
         value = builder.input(inputs.fresh(captured.arguments.tensor_names[i]), row, dtype)
         program.dims.append([str(d) for d in row])
         walk.values[node] = value
+        walk.writable[node] = i
         for axis, expr in enumerate(shape):
             if isinstance(expr, sympy.Symbol):
                 expressions.symbols.setdefault(expr, value.shape[axis])
@@ -48,6 +49,45 @@ def declare_inputs(captured, builder, expressions, walk, program: Program) -> No
         expressions.bind(symbol, walk.emitter.bind_dim(walk.values[node], str(symbol)))
     for expr, dim in deferred:
         _relate(expr, dim, expressions, builder, program)
+
+
+def declare_state(captured, builder, walk: Walk, program: Program) -> None:
+    """Parameters and buffers that calls change are inputs, one for each tensor:
+    a call takes them from the module.
+    """
+    traced = captured.traced
+    assigned = set(traced.assigned)
+    written = set(traced.written())
+    state = [row for row in traced.weights if row[0] in written or row[1] in assigned]
+    tensors = {id(tensor) for _, _, tensor in state}
+    made: dict[int, tuple[Any, int]] = {}
+    for node, name, tensor in traced.weights:
+        if id(tensor) not in tensors:
+            continue
+        _refuse_shared(name, tensor, traced, tensors)
+        if id(tensor) not in made:
+            value = builder.input(walk.input_names.fresh(name), list(tensor.shape), name_of(tensor.dtype))
+            made[id(tensor)] = value, len(captured.inputs) + len(program.state)
+            program.state.append(name)
+        walk.values[node], walk.writable[node] = made[id(tensor)]
+        walk.weight_names[node] = name
+
+
+def _refuse_shared(name: str, tensor: torch.Tensor, traced, state: set[int]) -> None:
+    """A write to a tensor is not seen through another one."""
+    if tensor.is_complex():
+        raise UnsupportedOp(f"the module changes {name}, a tensor of complex numbers")
+    others = [(n, t) for _, n, t in traced.weights] + [("a constant", t) for _, t in traced.constants]
+    for other, t in others:
+        if t is not tensor and tensor.numel() and _one_storage(t, tensor):
+            raise Error(
+                f"the model changes {name}, which shares memory with {other}: that is not supported",
+                code="E0405",
+            )
+
+
+def _one_storage(a: torch.Tensor, b: torch.Tensor) -> bool:
+    return a.untyped_storage().data_ptr() == b.untyped_storage().data_ptr()
 
 
 def _dim_names(captured, shapes) -> list[list[str]]:
@@ -60,7 +100,7 @@ def _dim_names(captured, shapes) -> list[list[str]]:
         declared = captured.plan.axes[i][axis]
         if isinstance(declared, Dim) and isinstance(expr, sympy.Symbol):
             by_symbol.setdefault(expr, declared.name)
-    names = _Names(captured.plan.declared())
+    names = Names(captured.plan.declared())
     rows: list[list[str]] = [[] for _ in shapes]
     for i, axis, expr in axes:
         name = by_symbol.get(expr)
@@ -72,7 +112,7 @@ def _dim_names(captured, shapes) -> list[list[str]]:
     return rows
 
 
-class _Names:
+class Names:
     """Names that the compiler can read, no two of them equal: keys of dicts are any text,
     and ``a_b`` may be beside ``a.b``.
     """
@@ -181,7 +221,7 @@ def bind_weights(captured, emitter: TorchEmitter, walk: Walk, program: Program) 
     """
     made: dict[int, Any] = {}
     for node, name, tensor in captured.traced.weights:
-        if not node.users:
+        if not node.users or node in walk.values:
             continue
         if id(tensor) not in made:
             held = torch.view_as_real(tensor) if tensor.is_complex() else tensor
@@ -209,12 +249,17 @@ def declare_outputs(captured, walk: Walk, builder, program: Program) -> None:
     """Declares the outputs; a constant or an input that the module hands back as it is
     stays on the Python side.
     """
+    stored = {target: walk.read(result) for target, result in captured.traced.stored}
+    walk.values |= stored
+    walk.aliases.stored |= dict.fromkeys(stored)
     values: list[Any] = []
     #: A result that is returned twice is one tensor, as in eager mode.
     made: dict[torch.fx.Node, int] = {}
     for result in captured.traced.results:
         value = walk.read(result) if isinstance(result, torch.fx.Node) else walk.resolve(result)
-        if (held := _made_contiguous(result, walk)) is not None:
+        if (held := _changed(result, walk)) is not None:
+            program.outputs.append(("input", held))
+        elif (held := _made_contiguous(result, walk)) is not None:
             program.outputs.append(("contiguous", held))
         elif isinstance(result, torch.fx.Node) and result in captured.inputs:
             program.outputs.append(("input", captured.inputs.index(result)))
@@ -241,4 +286,69 @@ def declare_outputs(captured, walk: Walk, builder, program: Program) -> None:
             )
     if not values and not program.outputs:
         raise Error("the module returns nothing", code="E0404")
-    builder.output(values)
+    for name, result in captured.traced.assignments:
+        program.assigned.append((name, *_assigned(name, result, walk, values, made)))
+    stores = _stores(walk, values, program)
+    builder.output(values, stores=stores) if stores else builder.output(values)
+
+
+def _changed(result, walk: Walk) -> int | None:
+    """The input, parameter or buffer that a result is, if calls change it;
+    a result may not be a view of one that is written to.
+    """
+    if not isinstance(result, torch.fx.Node):
+        return None
+    root, is_same = walk.aliases.origin(result)
+    if root not in walk.aliases.stored:
+        return (
+            walk.writable[root] if root in walk.weight_names and root in walk.writable and is_same else None
+        )
+    if is_same:
+        return walk.writable[root]
+    if result.target is torch.ops.aten.contiguous.default:
+        walk.aliases.dense.add(root)
+        return walk.writable[root]
+    raise Error(
+        f"the model returns a view of {_called(root, walk)}, to which it writes: that is not supported yet",
+        code="E0405",
+        help="return a clone of it",
+    )
+
+
+def _called(node, walk: Walk) -> str:
+    """An input, a parameter or a buffer in messages."""
+    if name := walk.weight_names.get(node):
+        return f"the parameter or buffer {name}"
+    return f"the input {walk.captured.arguments.tensor_names[walk.writable[node]]}"
+
+
+def _assigned(name: str, result, walk: Walk, values: list, made: dict) -> tuple[str, int]:
+    """A buffer that is assigned anew: an output, or an input as it is."""
+    if isinstance(result, torch.fx.Node) and result.op == "placeholder" and result in walk.writable:
+        return "input", walk.writable[result]
+    if (held := _changed(result, walk)) is not None:
+        return "input", held
+    value = walk.read(result) if isinstance(result, torch.fx.Node) else None
+    if not is_value(value) or result.op == "placeholder":
+        raise Error(f"the model assigns {name} a tensor that is not supported", code="E0405")
+    place = made.setdefault(result, len(values))
+    if place == len(values):
+        values.append(value)
+    return "value", place
+
+
+def _stores(walk: Walk, values: list, program: Program) -> list[tuple[int, int]]:
+    """Adds the new value of each input, parameter and buffer that is written to to the outputs;
+    pairs of output and parameter.
+    """
+    stores = []
+    for node in sorted(walk.aliases.stored, key=walk.writable.__getitem__):
+        parameter = walk.writable[node]
+        if parameter in program.written:
+            raise UnsupportedOp("a parameter that the module has twice is written under both names")
+        stores.append((len(values), parameter))
+        values.append(walk.read(node))
+        program.written.append(parameter)
+        if node in walk.aliases.dense:
+            program.dense.append(parameter)
+    return stores

@@ -74,6 +74,59 @@ def group_norm(b, x, groups, weight=None, bias=None, eps=1e-5, cudnn_enabled=Tru
     return native_group_norm(b, x, weight, bias, None, None, None, groups, eps)[0]
 
 
+def batch_norm_in_training(b, x, weight, bias, mean, var, training, momentum, eps, cudnn_enabled=True):
+    """The result, and the new running statistics; without elements these stay."""
+    axes = [0, *range(2, len(x.shape))]
+    wide = b.wide(x)
+    y, own, rstd = normalised(b, wide, axes, eps)
+    number = count(b, wide, axes, wide.dtype)
+    # 1 / rstd^2 - eps would lose digits.
+    _, squares, _ = moments(b, wide, axes)
+    spread = b.div(b.squeeze(squares, *axes), b.sub(number, b.lift(1.0, wide.dtype)))
+    result = b.convert(affine(b, y, weight, bias, axis=1), x.dtype)
+    statistics = ((mean, b.squeeze(own, *axes)), (var, spread))
+    return (result, b.squeeze(own, *axes), b.squeeze(rstd, *axes)), [
+        _moved(b, old, new, momentum, number) for old, new in statistics if old is not None
+    ]
+
+
+def _moved(b, old, new, momentum, number):
+    """A running statistic of ``number`` elements more."""
+    wide = b.wide(old)
+    new = b.convert(new, wide.dtype)
+    moved = b.add(b.mul(new, b.lift(momentum, wide.dtype)), b.mul(wide, b.lift(1 - momentum, wide.dtype)))
+    is_empty = b.compare("EQ", number, b.lift(0.0, number.dtype))
+    return b.convert(b.select(is_empty, wide, moved), old.dtype)
+
+
+def _first(f):
+    """``f`` for an op that returns only the first of its results."""
+
+    def entry(b, *args, **kwargs):
+        (result, *_), written = f(b, *args, **kwargs)
+        return result, written
+
+    return entry
+
+
+def instance_norm_in_training(b, x, weight, bias, mean, var, use_input_stats, momentum, eps, cudnn_enabled):
+    """The statistics of each instance, whose means over the batch move the running ones."""
+    axes = list(range(2, len(x.shape)))
+    wide = b.wide(x)
+    y, own, _ = normalised(b, wide, axes, eps)
+    number = count(b, wide, axes, wide.dtype)
+    _, squares, _ = moments(b, wide, axes)
+    spread = b.div(b.squeeze(squares, *axes), b.sub(number, b.lift(1.0, wide.dtype)))
+    batch = count(b, wide, [0], wide.dtype)
+    result = b.convert(affine(b, y, weight, bias, axis=1), x.dtype)
+    statistics = ((mean, b.squeeze(own, *axes)), (var, spread))
+    return result, [
+        _moved(b, old, b.div(b.sum(new, [0]), batch), momentum, number)
+        for old, new in statistics
+        if old is not None
+    ]
+
+
 def instance_norm(b, x, weight, bias, mean, var, use_input_stats, momentum, eps, cudnn_enabled):
     if not use_input_stats:
         return batch_norm(b, x, weight, bias, mean, var, False, momentum, eps, cudnn_enabled)
@@ -83,10 +136,6 @@ def instance_norm(b, x, weight, bias, mean, var, use_input_stats, momentum, eps,
 
 def batch_norm(b, x, weight, bias, mean, var, training, momentum, eps, cudnn_enabled=True):
     if training or mean is None:
-        if mean is not None:
-            raise b.unsupported(
-                "batch norm in training mode changes its running statistics", help="call module.eval() first"
-            )
         axes = [0, *range(2, len(x.shape))]
         return b.convert(affine(b, normalised(b, b.wide(x), axes, eps)[0], weight, bias, axis=1), x.dtype)
     wide = b.wide(x)
@@ -107,9 +156,7 @@ def batch_norm_inference(b, x, weight, bias, mean, var, momentum, eps):
 
 def batch_norm_functional(b, x, weight, bias, mean, var, training, momentum, eps):
     if training:
-        raise b.unsupported(
-            "batch norm in training mode changes its running statistics", help="call module.eval() first"
-        )
+        return batch_norm_no_stats(b, x, weight, bias, training, momentum, eps)
     return batch_norm_inference(b, x, weight, bias, mean, var, momentum, eps)
 
 
@@ -180,4 +227,13 @@ TABLE = {
     "aten.log_softmax.int": log_softmax,
     "aten._log_softmax.default": lambda b, x, dim, half_to_float: log_softmax(b, x, dim),
     "aten._safe_softmax.default": normalize_safe,
+}
+
+#: Ops that write to several arguments: their entries return the result, and a list of what is
+#: written.
+WRITERS = {
+    "aten.batch_norm.default": _first(batch_norm_in_training),
+    "aten.instance_norm.default": instance_norm_in_training,
+    "aten.native_batch_norm.default": batch_norm_in_training,
+    "aten._native_batch_norm_legit.default": batch_norm_in_training,
 }

@@ -120,10 +120,10 @@ class Dispatcher:
 
     def build(self, args: tuple, kwargs: dict, dims) -> Entry:
         """Compiles the form of a call."""
-        asked = ladder.Request(self.original(), args, kwargs, dims, self.options)
+        asked = ladder.Request(self.original, args, kwargs, dims, self.options)
         asked.part = None if self._is_part else self._part
         with Progress(self.options, self.name) as stage:
-            entry = ladder.build(asked, self.original, stage)
+            entry = ladder.build(asked, stage)
         self.read_at.update(entry.addresses())
         return entry
 

@@ -12,12 +12,12 @@ import torch
 
 from ...core import extension
 from ...core.errors import CompileError, Error
-from ...core.options import Options
 from ...core.report import collect
 from ..call import Call
 from ..capture.captured_program import CapturedProgram
 from ..partition.program import PartitionedProgram
 from ..pytree.result import Result
+from ..state import State
 from ..weights import find_weight
 
 
@@ -66,9 +66,11 @@ class Entry:
 class CompiledEntry(Entry):
     """A module compiled whole."""
 
-    def __init__(self, call: Call, captured: CapturedProgram, executable, options: Options, report: dict):
+    def __init__(self, request, call: Call, captured: CapturedProgram, executable, report: dict):
         self.call = call
         self.executable = executable
+        #: None for a module whose calls change nothing.
+        self.state = State.of(request.original, captured.program, captured.arguments.tensor_names)
         self._weights = [(name, t.detach()) for name, t in captured.program.weights]
         self._result = Result(captured.program.outputs, captured.out_spec)
         self._operations = captured.program.operations
@@ -77,7 +79,7 @@ class CompiledEntry(Entry):
         self.captured_by = report["captured_by"]
         self.compiles = 1
         self._addresses = super().addresses()
-        if options.release_weights:
+        if request.options.release_weights:
             self._weights = []
 
     def run(self, args: tuple, kwargs: dict):
@@ -85,8 +87,9 @@ class CompiledEntry(Entry):
             tensors = self.call.tensors(args, kwargs)
         except Error as error:
             raise Refused(error) from None
+        held = self._held(tensors) if self.state is not None else None
         try:
-            outputs = self.executable.run(tensors)
+            outputs = self.executable.run(tensors if held is None else held.given)
         except Exception as error:
             # The native check is quick; the Python one says it in torch's words. It raises unless
             # the inputs are right.
@@ -94,7 +97,16 @@ class CompiledEntry(Entry):
             if isinstance(error, Error):
                 raise
             raise CompileError(f"the compiled module failed: {error}") from error
+        if held is not None:
+            self.state.store(held, outputs)
+            tensors = held.tensors
         return self._result.build(outputs, tensors)
+
+    def _held(self, tensors: list):
+        try:
+            return self.state.take(tensors)
+        except Error as error:
+            raise Refused(error) from None
 
     def _explain(self, tensors: list) -> None:
         try:

@@ -34,8 +34,11 @@ _LOG = logging.getLogger("disc")
 class Request:
     """A form of call that is to be compiled: the module, an example, and what the user wants."""
 
-    def __init__(self, module: torch.nn.Module, args: tuple, kwargs: dict, dims, options: Options):
-        self.module = module
+    def __init__(
+        self, original: Callable[[], torch.nn.Module], args: tuple, kwargs: dict, dims, options: Options
+    ):
+        self.original = original
+        self.module = original()
         self.args = args
         self.kwargs = kwargs
         self.dims = dims
@@ -46,15 +49,15 @@ class Request:
         self.part: Callable | None = None
 
 
-def build(request: Request, original: Callable[[], torch.nn.Module], stage: Callable[[str], None]) -> Entry:
-    """Makes what serves ``request``; ``original`` gives the module that torch runs."""
+def build(request: Request, stage: Callable[[str], None]) -> Entry:
+    """Makes what serves ``request``."""
     strict = request.options.fallback == "error"
     try:
         arguments, tensors = flatten_arguments(request.module, request.args, request.kwargs)
     except Error as error:
         if strict:
             raise
-        return EagerEntry(original, error)
+        return EagerEntry(request.original, error)
     # What is wrong with ``dims`` is the user's to mend.
     DimPlan.read(request.dims, arguments.tensor_names, [t.shape for t in tensors])
     try:
@@ -72,8 +75,8 @@ def build(request: Request, original: Callable[[], torch.nn.Module], stage: Call
             _LOG.info("%s cannot be compiled in parts: %s", type(request.module).__name__, error)
     elif request.part is not None and _is_served_by_dynamo(tensors):
         stage("split by dynamo")
-        return DynamoEntry(original, cause, request.options, request.part)
-    return EagerEntry(original, cause)
+        return DynamoEntry(request.original, cause, request.options, request.part)
+    return EagerEntry(request.original, cause)
 
 
 def _is_served_by_dynamo(tensors: list[torch.Tensor]) -> bool:
@@ -126,7 +129,7 @@ def _whole(request: Request, stage) -> CompiledEntry:
         "cache": asked.state,
         "captured_by": captured.by,
     }
-    return CompiledEntry(Call(request.module, captured), captured, executable, options, report)
+    return CompiledEntry(request, Call(request.module, captured), captured, executable, report)
 
 
 def _captured(asked: capture_cache.Lookup, request: Request) -> CapturedProgram:
@@ -176,7 +179,7 @@ def _in_parts(request: Request, stage) -> PartitionedEntry | None:
 
     stage("compile")
     start = time.perf_counter()
-    parts = partition(graph, options, compiled)
+    parts = partition(graph, request.original, options, compiled)
     if parts is None:
         return None
     captured = CapturedProgram(

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils import _pytree as pytree
 
-from ..check import compare_trees
+from ..check import compare, run_apart
+from ..pytree import kv_caches
 
 if TYPE_CHECKING:
     from .dispatcher import Dispatcher
@@ -36,18 +37,12 @@ class Verification:
         with self._lock:
             self.left -= 1
             self.compared += 1
-            original = dispatcher.original()
-            copies = pytree.tree_map_only(torch.Tensor, lambda t: t.clone(), (args, kwargs))
-            state = {name: t.clone() for name, t in original.named_buffers()}
-            drawn = torch.get_rng_state()
-            expected = original(*copies[0], **copies[1])
-            with torch.no_grad():
-                for name, t in original.named_buffers():
-                    if name in state and t.shape == state[name].shape:
-                        t.copy_(state[name])
-            torch.set_rng_state(drawn)
+            expected = run_apart(dispatcher.original(), dispatcher.original(), args, kwargs)
             result = dispatcher.run_form(args, kwargs)
-            difference = compare_trees(result, expected)
+            leaves, _ = kv_caches.flatten((args, kwargs))
+            inputs = [x for x in leaves if isinstance(x, torch.Tensor)]
+            buffers = [t for _, t in dispatcher.original().named_buffers()]
+            difference = compare([*pytree.tree_leaves(result), *inputs, *buffers], expected)
             if difference.first_difference is not None and self.first is None:
                 first = difference.first_difference
                 self.first = {"call": self.compared, "output": first.output, "reason": first.reason}

@@ -17,16 +17,6 @@ import torch
 
 from ..graph.in_place import written_arguments
 
-aten = torch.ops.aten
-
-#: Arguments that an op writes to though its schema does not say so: running statistics.
-_UNSAID = {
-    aten.batch_norm.default: (3, 4, 5),
-    aten.native_batch_norm.default: (3, 4, 5),
-    aten.cudnn_batch_norm.default: (3, 4, 5),
-    aten.instance_norm.default: (3, 4, 5),
-}
-
 
 def is_random(node: torch.fx.Node) -> bool:
     """Returns true if a node draws random numbers."""
@@ -37,14 +27,6 @@ def raises(node: torch.fx.Node) -> bool:
     """Returns true if a node is there for the error that it may raise."""
     schema = getattr(node.target, "_schema", None)
     return schema is not None and not schema.returns
-
-
-def written_by(node: torch.fx.Node) -> list[torch.fx.Node]:
-    """The tensors that a node writes to, those that its schema does not name among them."""
-    if node.target in _UNSAID and len(node.args) > 5:
-        first, second, trains = (node.args[i] for i in _UNSAID[node.target])
-        return [n for n in (first, second) if trains is True and isinstance(n, torch.fx.Node)]
-    return written_arguments(node)
 
 
 def family_of(node: torch.fx.Node):
@@ -63,7 +45,7 @@ class Families:
         self.members: dict = defaultdict(list)
         for node in graph.nodes:
             if node.op == "call_function":
-                self.written |= {family_of(target) for target in written_by(node)}
+                self.written |= {family_of(target) for target in written_arguments(node)}
         for node in graph.nodes:
             if (family := family_of(node)) in self.written:
                 self.members[family].append(node)
@@ -86,7 +68,7 @@ class Families:
         return {
             node: "it writes to a tensor in place"
             for node in nodes
-            if node.op == "call_function" and any(family_of(t) in held for t in written_by(node))
+            if node.op == "call_function" and any(family_of(t) in held for t in written_arguments(node))
         }
 
     def divided(self, part_of) -> dict[torch.fx.Node, str]:
@@ -114,7 +96,7 @@ def followed(nodes: list[torch.fx.Node], families: Families) -> dict[torch.fx.No
             if last_check is not None:
                 found[node].add(last_check)
             last_check = node
-        written = {family_of(target) for target in written_by(node)}
+        written = {family_of(target) for target in written_arguments(node)}
         read = {family_of(source) for source in node.all_input_nodes} | {family_of(node)}
         for family in (read | written) & families.written:
             if family in writer:

@@ -76,8 +76,10 @@ class PartitionedProgram:
             self.run.__globals__[variable] = weights[name]
 
 
-def partition(graph: CapturedGraph, options: Options, compiled: Callable) -> PartitionedProgram | None:
-    """Partitions ``graph``; ``compiled`` makes an executable of a lowered cluster.
+def partition(
+    graph: CapturedGraph, original: Callable, options: Options, compiled: Callable
+) -> PartitionedProgram | None:
+    """Partitions the graph of ``original()``; ``compiled`` makes executables of clusters.
 
     None if nothing of it is worth compiling. Raises UnsupportedOp where a graph of control flow
     would have to be divided.
@@ -101,7 +103,7 @@ def partition(graph: CapturedGraph, options: Options, compiled: Callable) -> Par
         if isinstance(failed, dict):
             left |= failed
             continue
-        return _printed(graph, trial, steps, failed, left) if failed else None
+        return _printed(graph, original, trial, steps, failed, left) if failed else None
 
 
 def _stays(node: torch.fx.Node, left: dict) -> bool:
@@ -114,7 +116,7 @@ def _stays(node: torch.fx.Node, left: dict) -> bool:
 def _steps(graph, nodes: list, left: dict, families: Families, options: Options):
     """The steps: whether it is a cluster, and its nodes."""
     place = {node: i for i, node in enumerate(nodes)}
-    results = {r for r in graph.traced.results if isinstance(r, torch.fx.Node)}
+    results = kept_to_the_end(graph.traced)
     after = followed(nodes, families)
     makers: dict[sympy.Symbol, int] = {}
     known = set(graph.symbols)
@@ -144,6 +146,12 @@ def _steps(graph, nodes: list, left: dict, families: Families, options: Options)
     ]
 
 
+def kept_to_the_end(traced) -> set[torch.fx.Node]:
+    """The nodes that the graph returns, stores or assigns."""
+    values = [*traced.results, *(v for _, v in traced.stored), *(v for _, v in traced.assignments)]
+    return {v for v in values if isinstance(v, torch.fx.Node)}
+
+
 def _is_view(node: torch.fx.Node) -> bool:
     if node.target is torch.ops.aten.detach.default or getattr(node.target, "__name__", "") == "getitem":
         return True
@@ -171,7 +179,7 @@ def _compile(graph, steps, compiled) -> list[CompiledCluster] | dict[torch.fx.No
     """The compiled clusters, or the nodes of one that cannot be."""
     made = []
     held = [nodes for is_cluster, nodes in steps if is_cluster]
-    results = {r for r in graph.traced.results if isinstance(r, torch.fx.Node)}
+    results = kept_to_the_end(graph.traced)
     for nodes in held:
         inside = set(nodes)
         given = [
@@ -194,7 +202,9 @@ def _compile(graph, steps, compiled) -> list[CompiledCluster] | dict[torch.fx.No
 # The function.
 
 
-def _printed(graph, trial, steps, clusters: list[CompiledCluster], left: dict) -> PartitionedProgram:
+def _printed(
+    graph, original, trial, steps, clusters: list[CompiledCluster], left: dict
+) -> PartitionedProgram:
     printer = Printer({})
     weights: dict[str, str] = {}
     _print_head(graph, printer, weights)
@@ -210,8 +220,7 @@ def _printed(graph, trial, steps, clusters: list[CompiledCluster], left: dict) -
         gone = [printer.values[n] for n in uses.get(i, ()) if n in printer.values]
         if gone:
             printer.line(f"del {', '.join(gone)}")
-    leaves = "".join(f"{_leaf(printer, result)}, " for result in graph.traced.results)
-    printer.line(f"return [{leaves}]")
+    _print_end(graph, original, printer)
     run, text = printer.function("run", "tensors")
     return PartitionedProgram(trial.program, clusters, notes, run, text, weights)
 
@@ -286,7 +295,7 @@ def _last_uses(graph, steps, clusters) -> dict[int, list[torch.fx.Node]]:
         read = next(made).cluster if is_cluster else None
         held = [*read.taken, *read.given] if read is not None else [*nodes[0].all_input_nodes, nodes[0]]
         last |= dict.fromkeys(held, i)
-    kept = {r for r in graph.traced.results if isinstance(r, torch.fx.Node)}
+    kept = kept_to_the_end(graph.traced)
     kept |= {node for node, *_ in (*graph.traced.weights, *graph.traced.constants)}
     uses: dict[int, list[torch.fx.Node]] = {}
     for node, i in last.items():
@@ -295,8 +304,17 @@ def _last_uses(graph, steps, clusters) -> dict[int, list[torch.fx.Node]]:
     return uses
 
 
-def _leaf(printer: Printer, result) -> str:
-    return printer.argument(result)
+def _print_end(graph: CapturedGraph, original: Callable, printer: Printer) -> None:
+    """Stores what the graph computes for inputs and buffers, and returns the results."""
+    traced = graph.traced
+    for target, value in traced.stored:
+        printer.line(f"{printer.values[target]}.copy_({printer.argument(value)})")
+    for name, value in traced.assignments:
+        path, _, leaf = name.rpartition(".")
+        printer.names["module"] = original
+        printer.line(f"module().get_submodule({path!r})._buffers[{leaf!r}] = {printer.argument(value)}")
+    leaves = "".join(f"{printer.argument(result)}, " for result in traced.results)
+    printer.line(f"return [{leaves}]")
 
 
 def _note(node: torch.fx.Node, reason: str | None) -> Left:

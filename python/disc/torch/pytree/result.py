@@ -23,7 +23,9 @@ class Result:
         self.make = _maker(spec)
 
     def build(self, values, tensors):
-        return self.make(values if self.plain else self.leaves(values, tensors))
+        # Behind what is returned are the new values of what the module changes.
+        is_plain = self.plain and len(values) == len(self.outputs)
+        return self.make(values if is_plain else self.leaves(values, tensors))
 
     def leaves(self, values, tensors) -> list:
         """The leaves of the result, in order."""

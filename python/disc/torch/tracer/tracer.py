@@ -38,6 +38,7 @@ from ..decompositions import lookup
 from ..decompositions.lookup import Serves, serves_all
 from ..graph.changes import Change
 from ..graph.exported import Traced
+from ..graph.in_place import written_arguments
 from ..graph.weight_names import PLAIN, Names
 from ..overrides.builtins import is_about_numbers, open_numbers
 from ..overrides.functions import SymbolicFunctions
@@ -491,14 +492,14 @@ class _Recorder(SchemaCheckMode):
         _, nodes = self._arguments(tuple(results), [], [])
         self.graph.output(nodes)
         for node in reversed(list(self.graph.nodes)):
-            if node.op == "call_function" and not node.users and not _has_effect(node.target):
+            if node.op == "call_function" and not node.users and not _has_effect(node):
                 self.graph.erase_node(node)
         return self.traced
 
 
-def _has_effect(target) -> bool:
-    return isinstance(target, torch._ops.OpOverload) and (
-        target._schema.is_mutable or not target._schema.returns
+def _has_effect(node) -> bool:
+    return isinstance(node.target, torch._ops.OpOverload) and (
+        node.target._schema.is_mutable or not node.target._schema.returns or bool(written_arguments(node))
     )
 
 

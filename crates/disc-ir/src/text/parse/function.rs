@@ -7,7 +7,7 @@ use super::{
 use crate::{
     diag::{Code, Span},
     dim::Solver,
-    graph::{Block, Function, FunctionKind, Value},
+    graph::{Block, Function, FunctionKind, Store, Value},
     text::{limits::MAX_NESTING, names::is_number, suggest::closest},
     types::Type,
 };
@@ -76,7 +76,7 @@ impl<'s> Parser<'s> {
         function.span = Some(span(start.start as usize, place.end as usize));
         let parameters = self.arguments("parameters")?;
         if self.cursor.eat("->") {
-            function.results = self.types()?;
+            function.results = self.results(&parameters, &mut function.stores)?;
         }
         if self.cursor.eat_word("attributes") {
             self.skip_attribute_dictionary()?;
@@ -93,6 +93,27 @@ impl<'s> Parser<'s> {
         self.skip_location()?;
         self.module.functions.push(body.function);
         Ok(())
+    }
+
+    /// The types of the results, each with the parameter that it is stored into: `T into %x`.
+    fn results(&mut self, parameters: &[Argument<'s>], stores: &mut Vec<Store>) -> Parsed<Vec<Type>> {
+        let (mut position, is_list) = (0, self.cursor.at("("));
+        let mut result = |parser: &mut Self| {
+            let ty = types::parse(&mut parser.cursor, &mut parser.fresh)?;
+            if is_list {
+                parser.skip_attribute_dictionary()?;
+            }
+            if parser.cursor.eat_word("into") {
+                let name = parser.cursor.value_name()?;
+                let Some(parameter) = parameters.iter().position(|known| known.name.text == name.text) else {
+                    return Err(error(Code::E0103, name.span, format!("there is no parameter `%{}`", name.text)));
+                };
+                stores.push(Store { result: position, parameter });
+            }
+            position += 1;
+            Ok(ty)
+        };
+        if is_list { self.list("(", ")", result) } else { Ok(vec![result(self)?]) }
     }
 
     fn arguments(&mut self, what: &str) -> Parsed<Vec<Argument<'s>>> {

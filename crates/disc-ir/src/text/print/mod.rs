@@ -101,7 +101,8 @@ impl<'p> Printer<'p> {
         let parameters = self.arguments(function.body);
         self.write(format_args!("{kind} {}({parameters})", symbol(&function.name)));
         if !function.results.is_empty() {
-            self.write(format_args!(" -> {}", op::types(&function.results)));
+            let results = self.results();
+            self.write(format_args!(" -> {results}"));
         }
         if let Some(entry) = &function.variant_of {
             self.write(format_args!(" variant_of {}", symbol(entry)));
@@ -113,6 +114,20 @@ impl<'p> Printer<'p> {
         self.block(function.body);
         self.scope.close();
         self.out.push('\n');
+    }
+
+    /// The types of the results, with the parameters that they are stored into.
+    fn results(&self) -> String {
+        let function = self.function;
+        if function.stores.is_empty() {
+            return op::types(&function.results);
+        }
+        let results = function.results.iter().enumerate().map(|(i, ty)| {
+            let parameter = function.stored_into(i).and_then(|parameter| function.parameters().get(parameter));
+            parameter.map_or_else(|| ty.to_string(), |&parameter| format!("{ty} into {}", self.name(parameter)))
+        });
+        let results: Vec<String> = results.collect();
+        if let [result] = &results[..] { result.clone() } else { format!("({})", results.join(", ")) }
     }
 
     /// Prints `%a: T, %b: U`, now visible.

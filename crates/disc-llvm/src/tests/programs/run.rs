@@ -89,14 +89,20 @@ fn describe(program: &Program) -> ModuleMeta {
 
 fn entry(function: &Function) -> EntryMeta {
     let dims = |tensor: &TensorType| tensor.dims.iter().map(ToString::to_string).collect::<Vec<_>>();
-    let inputs = function.parameters().iter().map(|&parameter| {
+    let inputs = function.parameters().iter().enumerate().map(|(i, &parameter)| {
         let tensor = function.ty(parameter).shaped().unwrap();
         let name = function.name_of(parameter).unwrap().to_string();
-        InputMeta { name, dtype: dtype(tensor.dtype), dims: dims(tensor), host: false, written: false }
+        InputMeta { name, dtype: dtype(tensor.dtype), dims: dims(tensor), host: false, written: function.is_written(i) }
     });
     let outputs = function.results.iter().enumerate().map(|(i, ty)| {
         let tensor = ty.shaped().unwrap();
-        OutputMeta { name: format!("o{i}"), dtype: dtype(tensor.dtype), dims: dims(tensor), host: false, alias: None }
+        OutputMeta {
+            name: format!("o{i}"),
+            dtype: dtype(tensor.dtype),
+            dims: dims(tensor),
+            host: false,
+            alias: function.stored_into(i),
+        }
     });
     EntryMeta {
         name: function.name.to_string(),

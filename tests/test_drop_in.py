@@ -1,0 +1,327 @@
+"""``disc.optimize(module)`` as a drop-in: any form of call, any module."""
+
+from __future__ import annotations
+
+import copy
+import io
+import pickle
+import threading
+from dataclasses import dataclass
+
+import disc
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+pytestmark = pytest.mark.fallback
+
+
+def report(fast) -> dict:
+    return disc.report(fast).to_dict()
+
+
+class Model(nn.Module):
+    """Has optional arguments, constants, attributes and a method that calls it."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+        self.config = {"size": 4}
+
+    def forward(self, x, mask=None, *, k: int = 1, return_dict: bool = False):
+        y = self.linear(x) * k
+        y = y if mask is None else y * mask
+        return {"y": y} if return_dict else y
+
+    def twice(self, x):
+        return self(self(x))
+
+    @property
+    def width(self):
+        return self.config["size"]
+
+
+CALLS = (
+    ((torch.randn(3, 4),), {}),
+    ((torch.randn(5, 4), torch.rand(4)), {}),
+    ((torch.randn(2, 4),), {"mask": torch.rand(2, 4)}),
+    ((torch.randn(2, 4),), {"k": 4}),
+    ((), {"x": torch.randn(1, 4), "return_dict": True}),
+    ((torch.randn(2, 3, 4),), {}),
+    ((torch.randn(3, 4), None), {"k": 1, "return_dict": False}),
+)
+
+
+def test_each_form_of_call_is_compiled_once():
+    model = Model().eval()
+    fast = disc.optimize(model)
+    for _ in range(3):
+        for args, kwargs in CALLS:
+            torch.testing.assert_close(fast(*args, **kwargs), model(*args, **kwargs))
+    values = report(fast)
+    # A default that was passed, and an argument by name, are no form of their own.
+    assert values["signatures"] == values["compiles"] == 6
+    assert values["fallbacks"] == []
+    assert values["coverage"] == 1.0
+
+
+def test_examples_make_forms_ready():
+    fast = disc.optimize(
+        Model().eval(), examples=[((torch.randn(2, 4),), {}), ((torch.randn(2, 4),), {"k": 3})]
+    )
+    assert report(fast)["compiles"] == 2
+    fast(torch.randn(7, 4), k=3)
+    assert report(fast)["compiles"] == 2
+
+
+def test_attributes_are_the_originals():
+    model = Model().eval()
+    fast = disc.optimize(model)
+    assert fast.config is model.config
+    assert fast.linear is model.linear
+    assert fast.width == 4
+    fast.note = "set"
+    assert model.note == "set"
+    assert isinstance(fast, Model)
+    assert isinstance(fast, disc.OptimizedModule)
+    x = torch.randn(3, 4)
+    torch.testing.assert_close(fast.twice(x), model.twice(x))
+    assert report(fast)["calls"] == 2
+    with pytest.raises(AttributeError, match="missing"):
+        _ = fast.missing
+    assert "Linear" in repr(fast)
+    assert "compiled" in repr(fast)
+    assert len(disc.optimize(nn.Sequential(nn.ReLU(), nn.Tanh()))) == 2
+
+
+@pytest.mark.parametrize("how", ["copy", "deepcopy", "pickle", "save"])
+def test_copies_compute_the_same(how):
+    fast, x = disc.optimize(Model().eval(), torch.randn(2, 4)), torch.randn(3, 4)
+    if how == "save":
+        file = io.BytesIO()
+        torch.save(fast, file)
+        file.seek(0)
+        twin = torch.load(file, weights_only=False)
+    else:
+        twin = {
+            "copy": copy.copy,
+            "deepcopy": copy.deepcopy,
+            "pickle": lambda m: pickle.loads(pickle.dumps(m)),
+        }[how](fast)
+    torch.testing.assert_close(twin(x), fast(x))
+    if how != "copy":
+        with torch.no_grad():
+            twin.linear.weight.zero_()
+        twin.refresh()
+        assert not torch.allclose(twin(x), fast(x))
+
+
+def test_modes_are_forms():
+    model = nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.5)).eval()
+    fast, x = disc.optimize(model), torch.randn(3, 4)
+    torch.testing.assert_close(fast(x), model(x))
+    fast.train()
+    assert model.training
+    torch.manual_seed(3)
+    expected = model(x)
+    torch.manual_seed(3)
+    torch.testing.assert_close(fast(x), expected)
+    fast.eval()
+    torch.testing.assert_close(fast(x), model(x))
+
+
+def test_a_conversion_and_a_state_dict():
+    model, other, x = Model().eval(), Model().eval(), torch.randn(3, 4)
+    fast = disc.optimize(model, x)
+    fast.load_state_dict(other.state_dict())
+    torch.testing.assert_close(fast(x), other(x))
+    fast.double()
+    torch.testing.assert_close(fast(x.double()), other.double()(x.double()))
+
+
+class Branch(nn.Module):
+    def forward(self, x):
+        if x.shape[0] == 1:
+            return x + 1
+        return x * 2 if x.shape[0] % 2 else x * 3
+
+
+def test_a_broken_fact_is_torchs_and_then_a_variants():
+    model = Branch()
+    fast = disc.optimize(model, torch.randn(4, 3))
+    for size in (4, 5, 1, 6, 5, 1, 7, 1, 3):
+        x = torch.randn(size, 3)
+        torch.testing.assert_close(fast(x), model(x))
+    fast._dispatcher.variants.wait()
+    served = {row["reason"]: row["calls"] for row in report(fast)["fallbacks"]}
+    for size in (1, 3, 2, 1, 9):
+        x = torch.randn(size, 3)
+        torch.testing.assert_close(fast(x), model(x))
+    values = report(fast)
+    assert {row["reason"]: row["calls"] for row in values["fallbacks"]} == served
+    assert 1 <= values["variants"] <= 4
+
+
+def test_what_the_user_stated_stays_an_error():
+    fast = disc.optimize(Branch(), torch.randn(4, 3), dims={"x": {0: disc.Dim("B", max=8, multiple_of=2)}})
+    with pytest.raises(disc.DimError, match="B"):
+        fast(torch.randn(16, 3))
+    with pytest.raises(disc.Error, match="dims names the input 'y'"):
+        disc.optimize(Branch(), torch.randn(4, 3), dims={"y": {0: "B"}})
+
+
+class Values(nn.Module):
+    """Checks values, takes numbers out of tensors, uses NumPy, as production code does."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = nn.Linear(4, 8), nn.Linear(8, 4)
+
+    def forward(self, x, lengths):
+        with torch.autograd.profiler.record_function("first"):
+            h = self.first(x).relu()
+        if torch.isnan(h).any():
+            raise ValueError("NaN")
+        for i, n in enumerate(lengths.tolist()):
+            h[i, n:] = 0
+        scale = float(np.float32(h.shape[1]))
+        y = self.last(h) * scale
+        return y if y.sum() > 0 else -y
+
+
+def test_guards_of_production_code_refuse_nothing():
+    model = Values().eval()
+    fast = disc.optimize(model)
+    with torch.no_grad():
+        for batch, size in ((2, 5), (3, 4), (2, 7)):
+            x, lengths = torch.randn(batch, size, 4), torch.randint(1, size, (batch,))
+            torch.testing.assert_close(fast(x, lengths), model(x, lengths))
+        with pytest.raises(ValueError, match="NaN"):
+            fast(torch.full((2, 5, 4), float("nan")), torch.tensor([1, 2]))
+    values = report(fast)
+    assert values["captured_by"] in ("dynamo", "export")
+    assert all(row["reason"] for row in values["fallbacks"])
+
+
+@dataclass
+class Pair:
+    left: torch.Tensor
+    right: torch.Tensor
+
+
+class Odd(nn.Module):
+    def forward(self, x):
+        x = x.left + x.right if isinstance(x, Pair) else x
+        x = torch.from_numpy(x) if isinstance(x, np.ndarray) else x
+        return x.to_dense() * 2 if x.layout is not torch.strided else x * 2
+
+
+@pytest.mark.parametrize(
+    "x",
+    [
+        torch.eye(3).to_sparse(),
+        torch.randn(3, dtype=torch.complex64),
+        torch.randn(3, dtype=torch.complex64).conj(),
+        torch.randn(3, requires_grad=True),
+        np.ones(3, dtype=np.float32),
+        Pair(torch.ones(2), torch.ones(2)),
+        torch.nn.Parameter(torch.ones(3)),
+    ],
+    ids=["sparse", "complex", "conjugate", "gradient", "array", "dataclass", "parameter"],
+)
+def test_what_disc_does_not_compile_is_torchs(x):
+    fast, model = disc.optimize(Odd()), Odd()
+    for _ in range(2):
+        ours, theirs = fast(x), model(x)
+        torch.testing.assert_close(ours, theirs)
+        assert ours.requires_grad == theirs.requires_grad
+
+
+def test_a_wrong_call_is_torchs_error_and_the_next_call_works():
+    model = Model().eval()
+    fast, x = disc.optimize(model, torch.randn(2, 4)), torch.randn(3, 4)
+    for wrong in ((torch.randn(3, 5),), (), (x, x, x, x), ("text",)):
+        with pytest.raises((TypeError, RuntimeError, AttributeError)):
+            fast(*wrong)
+        torch.testing.assert_close(fast(x), model(x))
+
+
+def test_parts_of_modules_and_modules_of_parts():
+    inner = disc.optimize(Model().eval())
+    outer = nn.Sequential(inner, nn.Tanh(), disc.optimize(nn.Linear(4, 2).eval())).eval()
+    x = torch.randn(3, 4)
+    expected = nn.Sequential(inner.original, outer[1], outer[2].original)(x)
+    torch.testing.assert_close(outer(x), expected)
+    torch.testing.assert_close(disc.optimize(outer, x)(x), expected)
+    assert sorted(outer.state_dict()) == ["0.linear.bias", "0.linear.weight", "2.bias", "2.weight"]
+    assert len(list(outer.parameters())) == 4
+    torch.testing.assert_close(disc.optimize(nn.DataParallel(Model().eval()))(x).shape, x.shape)
+
+
+def test_hooks_and_modes_of_torch():
+    model, seen = Model().eval(), []
+    fast, x = disc.optimize(model), torch.randn(3, 4)
+    handle = fast.register_forward_hook(lambda module, args, result: seen.append(result.shape))
+    fast(x)
+    handle.remove()
+    fast(x)
+    assert seen == [x.shape]
+    with torch.inference_mode():
+        torch.testing.assert_close(fast(x), model(x))
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        ours, theirs = fast(x), model(x)
+        assert ours.dtype == theirs.dtype
+        torch.testing.assert_close(ours, theirs, rtol=2e-2, atol=2e-2)
+    torch.testing.assert_close(fast(x), model(x))
+
+
+def test_many_threads_share_one_module():
+    model = Model().eval()
+    fast, wrong = disc.optimize(model), []
+
+    def call(seed: int) -> None:
+        with torch.no_grad():
+            for i in range(20):
+                args, kwargs = CALLS[(seed + i) % len(CALLS)]
+                if not torch.allclose(_only(fast(*args, **kwargs)), _only(model(*args, **kwargs)), atol=1e-5):
+                    wrong.append((seed, i))
+
+    threads = [threading.Thread(target=call, args=(seed,)) for seed in range(16)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+    assert report(fast)["compiles"] == 6
+
+
+def _only(result):
+    return result["y"] if isinstance(result, dict) else result
+
+
+def test_the_first_calls_are_verified():
+    model = Model().eval()
+    fast = disc.optimize(model, options=disc.Options(verify=3))
+    for size in (2, 3, 4, 5):
+        fast(torch.randn(size, 4))
+    assert report(fast)["verified"] == {"compared": 3, "first_difference": None}
+    fast = disc.optimize(model, torch.randn(2, 4), options=disc.Options(verify=2))
+    fast._dispatcher.entries()[0].use(
+        [(n, torch.zeros_like(t)) for n, t in fast._dispatcher.entries()[0].weights()]
+    )
+    fast(torch.randn(2, 4))
+    assert report(fast)["verified"]["first_difference"]["call"] == 1
+
+
+def test_forms_are_bounded():
+    class Power(nn.Module):
+        def forward(self, x, k):
+            return x * k
+
+    fast, x = disc.optimize(Power()), torch.randn(3)
+    for k in range(40):
+        torch.testing.assert_close(fast(x, k), x * k)
+    values = report(fast)
+    assert values["compiles"] == 32
+    assert sum(row["calls"] for row in values["fallbacks"]) == 8

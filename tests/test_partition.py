@@ -1,0 +1,143 @@
+"""Modules that disc compiles in part: torch runs the rest, and the result is eager's."""
+
+from __future__ import annotations
+
+import copy
+
+import disc
+import pytest
+import random_programs
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+pytestmark = pytest.mark.fallback
+
+
+def report(fast) -> dict:
+    return disc.report(fast).to_dict()
+
+
+def as_eager(module: nn.Module, *sizes: int, **options) -> dict:
+    """The report of a module that gives eager's results and state for inputs ``[size, 6]``."""
+    fast, twin = disc.optimize(module, options=disc.Options(**options)), copy.deepcopy(module)
+    with torch.no_grad():
+        for size in sizes:
+            x = torch.randn(size, 6)
+            torch.manual_seed(size)
+            expected = twin(x.clone())
+            torch.manual_seed(size)
+            torch.testing.assert_close(fast(x), expected)
+    for (name, ours), theirs in zip(module.named_buffers(), twin.buffers(), strict=True):
+        torch.testing.assert_close(ours, theirs, msg=lambda text, name=name: f"{name}: {text}")
+    return report(fast)
+
+
+class Unknown(nn.Module):
+    """Compiled ops around one that disc lacks."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = nn.Linear(6, 6), nn.Linear(6, 6)
+
+    def forward(self, x):
+        h = self.first(x).relu() * 2
+        q = torch.linalg.qr(h.t() @ h + torch.eye(6)).R.abs()
+        return self.last(h @ q).softmax(-1) + q[0]
+
+
+def test_an_unknown_op_is_torchs():
+    values = as_eager(Unknown().eval(), 5, 3, 9, 1)
+    assert values["captured_by"] == "disc"
+    assert values["clusters"] == 2
+    assert 0.8 < values["coverage"] < 1
+    (left,) = values["fallbacks"]
+    assert left["op"] == "aten.linalg_qr.default"
+    assert left["source"].startswith("test_partition.py:")
+    assert left["reason"]
+    assert left["calls"] == 4
+
+
+def test_blocked_ops_are_torchs():
+    class Model(nn.Module):
+        def forward(self, x):
+            return F.gelu(x * 2 + 1).softmax(-1) - x
+
+    values = as_eager(Model(), 4, 2, block_ops=["aten.gelu.default"], min_cluster_size=1)
+    assert [row["op"] for row in values["fallbacks"]] == ["aten.gelu.default"]
+    assert values["clusters"] == 2
+    whole = as_eager(Model(), 4, 2)
+    assert whole["coverage"] == 1.0
+    assert whole["fallbacks"] == []
+
+
+def test_min_cluster_size_leaves_small_clusters_to_torch():
+    values = as_eager(Unknown().eval(), 5, min_cluster_size=100)
+    assert values["clusters"] == 0
+    assert values["coverage"] == 0.0
+
+
+class Drops(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Sequential(nn.Linear(6, 12), nn.ReLU(), nn.Dropout(0.4), nn.Linear(12, 6))
+
+    def forward(self, x):
+        x = x + self.inner(x)
+        noise = torch.rand_like(x) + torch.randn(x.shape[0], 6)
+        return F.dropout(x, 0.2, self.training) + noise
+
+
+def test_a_seed_gives_eagers_random_numbers():
+    values = as_eager(Drops().train(), 5, 3, 8)
+    assert {row["reason"] for row in values["fallbacks"]} == {"torch draws random numbers"}
+    assert values["clusters"] >= 1
+    as_eager(Drops().eval(), 5, 3)
+
+
+def test_batch_norm_in_training_mode_updates_its_statistics():
+    as_eager(nn.Sequential(nn.Linear(6, 6), nn.BatchNorm1d(6), nn.ReLU(), nn.Linear(6, 6)).train(), 5, 3, 8)
+
+
+class Counts(nn.Module):
+    """Writes to a buffer between reads of it, beside an op that disc lacks."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("seen", torch.zeros(6))
+        self.register_buffer("calls", torch.tensor(0))
+
+    def forward(self, x):
+        before = x * self.seen + 1
+        self.seen.add_(x.sum(0))
+        self.seen[1:3] = 0.5
+        self.calls += 1
+        after = torch.special.zeta(x.abs() + 2, 1.5) * self.seen
+        return before.relu() + 1, after.tanh() * 2, self.calls * 2
+
+
+def test_writes_stay_in_order():
+    as_eager(Counts(), 5, 3, 1)
+
+
+def test_a_size_over_the_border():
+    class Model(nn.Module):
+        def forward(self, x):
+            total = torch.linalg.eigvalsh(x.t() @ x)
+            return total / x.shape[0] + x.shape[0] * 2, (total.abs() + 1).log() * (x.shape[0] + 1)
+
+    as_eager(Model(), 5, 3, 9)
+
+
+def test_a_size_out_of_torchs_op():
+    class Model(nn.Module):
+        def forward(self, x):
+            found = torch.unique((x > 0).sum(-1))
+            return (found * 2 + 1).float().exp() - 1
+
+    as_eager(Model(), 5, 30, 1)
+
+
+@pytest.mark.parametrize("first", range(0, 60, 10))
+def test_random_programs_are_as_eager(first):
+    assert [found for seed in range(first, first + 10) if (found := random_programs.differs(seed))] == []
