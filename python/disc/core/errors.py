@@ -58,6 +58,8 @@ class DimError(Error):
     """
 
     default_code = "E0602"
+    #: The fact that the call breaks, if it is one that the model implied.
+    fact: str | None = None
 
 
 class CompileError(Error):

@@ -55,7 +55,9 @@ class Signature:
     def check_error(self, check: Check, size: Callable[[int, int], int]) -> DimError:
         dims = [self.dims[i][axis] for i, axis in check.places]
         met = ", ".join(f"{dim} = {size(i, axis)}" for dim, (i, axis) in zip(dims, check.places, strict=True))
-        return DimError(f"{met}: the module needs {check.text}{self._asked(check.text)}", dims=dims)
+        error = DimError(f"{met}: the module needs {check.text}{self._asked(check.text)}", dims=dims)
+        error.fact = check.text
+        return error
 
     def explain(self, shapes: Sequence[Sequence[int]]) -> None:
         """Raises what is wrong with the ranks and sizes of a call; returns if nothing is."""
@@ -95,7 +97,9 @@ class Signature:
             named = set(fact.symbols())
             used = [dim for dim in sizes if dim in named]
             met = ", ".join(f"{dim} = {sizes[dim][0]} ({sizes[dim][1]})" for dim in used)
-            raise DimError(f"{met}: the module needs {text}{self._asked(text)}", dims=used)
+            error = DimError(f"{met}: the module needs {text}{self._asked(text)}", dims=used)
+            error.fact = text
+            raise error
 
     def _why_fixed(self, name: str, axis: int) -> str:
         by_model = [text for text in self.fixed if text.startswith(f"{name} axis {axis} ==")]

@@ -171,6 +171,7 @@ def _key(module: torch.nn.Module, args: tuple, kwargs: dict, dims, notes: Notes,
     if any(t.untyped_storage()._cdata in own for t in tensors):
         raise Unsure("an input shares memory with a weight")
     leaves = sorted(arguments.constants.items())
+    leaves.append(torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else None)
     axes = [[repr(axis) for axis in row] for row in plan.axes]
     names = tuple(arguments.names)
     return read(

@@ -187,6 +187,8 @@ def _first_success(module, arguments: Arguments, tensors, plan: DimPlan, serves:
         from ..tracer.tracer import Transformed
 
         reason = error.__cause__ or error
+        if torch.is_autocast_enabled("cpu"):
+            raise  # torch.export does not record what autocast around the call converts.
         logging.getLogger(__name__).info("traced by torch.export: %s", reason)
         below = isinstance(reason, Transformed)
         captured = _attempts(
@@ -324,7 +326,7 @@ def _stepwise(serves: Serves):
 
 @contextlib.contextmanager
 def _without_graph_dump():
-    """torch.export prints the graph so far when it fails: our error says what is needed of it."""
+    """Drops the graph so far, which torch.export prints when it fails."""
     said = io.StringIO()
     try:
         with contextlib.redirect_stderr(said):
@@ -341,9 +343,7 @@ def _without_graph_dump():
 
 @contextlib.contextmanager
 def _quiet():
-    """No garbage collection (it costs a tenth of the time) and no advice about
-    our choice of sizes.
-    """
+    """No garbage collection (a tenth of the time), and no advice about our choice of sizes."""
     collecting = gc.isenabled()
     gc.disable()
     loggers = [logging.getLogger(name) for name in _NOISY]

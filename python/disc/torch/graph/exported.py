@@ -17,6 +17,7 @@ import torch
 
 from ...core.errors import Error, UnsupportedOp
 from .in_place import shares_memory, written_arguments
+from .randomness import draws
 from .weight_names import Names
 
 
@@ -148,4 +149,6 @@ def _has_effect(node) -> bool:
     if node.target is operator.getitem:
         return False
     schema = getattr(node.target, "_schema", None)
-    return schema is None or schema.is_mutable or not schema.returns or bool(written_arguments(node))
+    if schema is None or schema.is_mutable or not schema.returns:
+        return True
+    return bool(written_arguments(node)) or draws(node)

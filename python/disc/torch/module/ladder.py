@@ -43,8 +43,9 @@ class Request:
         self.kwargs = kwargs
         self.dims = dims
         self.options = options
-        #: The captured graph, once there is one.
+        #: The captured graph, once there is one, and whether all of it could be lowered.
         self.graph = None
+        self.is_lowered = False
         #: Makes a dispatcher for a part that dynamo split off; None for such a part.
         self.part: Callable | None = None
 
@@ -63,7 +64,7 @@ def build(request: Request, stage: Callable[[str], None]) -> Entry:
     try:
         return _whole(request, stage)
     except Error as error:
-        if strict or not _falls(error, request.dims):
+        if strict or not _falls(error, request):
             raise
         cause = error
     if request.graph is not None:
@@ -84,11 +85,12 @@ def _is_served_by_dynamo(tensors: list[torch.Tensor]) -> bool:
     return all(type(t) in PLAIN and t.device.type == "cpu" and t.layout is torch.strided for t in tensors)
 
 
-def _falls(error: Error, dims) -> bool:
+def _falls(error: Error, request: Request) -> bool:
     """Returns true for an error that is about what the model contains."""
     if isinstance(error, DimError):
-        return dims is None
-    return error.code.startswith(("E04", "E06", "E02")) or isinstance(error, CompileError)
+        return request.dims is None
+    # The program was made: what is left are options, and what this machine can do.
+    return not request.is_lowered or isinstance(error, CompileError) or error.code.startswith("E02")
 
 
 def _whole(request: Request, stage) -> CompiledEntry:
@@ -113,7 +115,13 @@ def _whole(request: Request, stage) -> CompiledEntry:
         if is_likely_there and asked.found is None:
             # Another program's, most likely.
             ahead.enter_context(extension.memory_ahead(needed))
-        captured = _captured(asked, request)
+        try:
+            captured = _captured(asked, request)
+        except Exception as error:
+            if isinstance(error, Error) or options.fallback == "error":
+                raise
+            raise CompileError(f"{type(error).__name__}: {error}") from error
+        request.is_lowered = True
         stage("compile")
         artifact = extension.compile_function(
             captured.source, options, threads_of(options), directory if chooses else asked.directory

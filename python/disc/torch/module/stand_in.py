@@ -28,21 +28,35 @@ class StandInType(type):
 def class_for(kind: type, base: type) -> type:
     """The subclass of ``base`` whose instances stand in for instances of ``kind``."""
     if kind not in _made:
-        held = {"_stands_for": kind, "__module__": base.__module__, "__doc__": kind.__doc__}
+        held: dict = {"_stands_for": kind, "__module__": base.__module__, "__doc__": kind.__doc__}
         for owner in reversed(kind.__mro__):
             if owner in torch.nn.Module.__mro__:
                 continue
-            held |= {name: value for name, value in vars(owner).items() if _is_looked_up(name, base)}
+            for name, value in vars(owner).items():
+                if _is_looked_up(name, base):
+                    held[name] = _forwarded(name) if _is_special(name) else value
         _made[kind] = StandInType(base.__name__, (base,), held)
     return _made[kind]
+
+
+def _forwarded(name: str):
+    """A special method that is the original's."""
+
+    def forward(self, *args, **kwargs):
+        return getattr(self.original, name)(*args, **kwargs)
+
+    return forward
+
+
+def _is_special(name: str) -> bool:
+    return name.startswith("__") and name.endswith("__")
 
 
 def _is_looked_up(name: str, base: type) -> bool:
     """Returns true for an attribute that an instance does not ask the original for."""
     if any(name in vars(owner) for owner in base.__mro__ if owner not in torch.nn.Module.__mro__):
         return False
-    is_special = name.startswith("__") and name.endswith("__") and name not in _OWN
-    return is_special or (hasattr(torch.nn.Module, name) and name not in _OWN)
+    return name not in _OWN and (_is_special(name) or hasattr(torch.nn.Module, name))
 
 
 #: Of the class itself, whatever it stands for.

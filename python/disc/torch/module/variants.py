@@ -33,10 +33,16 @@ class Variants:
 
     def offer(self, dispatcher: Dispatcher, form: Form, error: DimError, args: tuple, kwargs: dict) -> None:
         """Notes a call that was refused, and starts a compilation if it is worth one."""
-        key = (id(form), *(error.dims or ()))
+        key = (id(form), error.fact, *(error.dims or ()))
         self._hits[key] = hits = self._hits.get(key, 0) + 1
-        if hits != _HITS or form.is_closed or len(form.entries) > MOST:
+        if (
+            hits < _HITS
+            or form.is_closed
+            or len(form.entries) > MOST
+            or any(t.is_alive() for t in self._threads)
+        ):
             return
+        self._hits[key] = 0
         copies = pytree.tree_map_only(torch.Tensor, lambda t: t.detach().clone(), (args, kwargs))
         thread = threading.Thread(
             target=_compile, args=(dispatcher, form, error, *copies), name="disc-variant"

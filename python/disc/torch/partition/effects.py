@@ -16,11 +16,7 @@ from collections import defaultdict
 import torch
 
 from ..graph.in_place import written_arguments
-
-
-def is_random(node: torch.fx.Node) -> bool:
-    """Returns true if a node draws random numbers."""
-    return torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
+from ..graph.randomness import draws
 
 
 def raises(node: torch.fx.Node) -> bool:
@@ -88,7 +84,7 @@ def followed(nodes: list[torch.fx.Node], families: Families) -> dict[torch.fx.No
     writer: dict = {}
     touched: dict = defaultdict(set)
     for node in nodes:
-        if is_random(node):
+        if draws(node):
             if last_draw is not None:
                 found[node].add(last_draw)
             last_draw = node

@@ -14,7 +14,8 @@ import sympy
 import torch
 from torch.utils._sympy.printers import PythonPrinter
 
-from ..symbolic.expressions import SYMBOLIC
+from ...core.errors import UnsupportedOp
+from ..symbolic.expressions import SYMBOLIC, expression
 
 #: Constants that are printed as they are.
 _LITERALS = (int, bool, str, type(None))
@@ -52,11 +53,19 @@ class Printer:
         name = self.sizes[symbol] = f"s{len(self.sizes)}"
         self.line(f"{name} = {text}")
 
+    def bind_sizes(self, tensor: torch.Tensor, name: str) -> None:
+        """Variables for the sizes of a tensor that are not known yet."""
+        for axis, size in enumerate(map(expression, tensor.shape)):
+            if isinstance(size, sympy.Symbol) and size not in self.sizes:
+                self.bind(size, f"{name}.size({axis})")
+
     def size(self, value) -> str:
         """A number that depends on sizes."""
         expr = value.node.expr if isinstance(value, SYMBOLIC) else sympy.sympify(value)
         if expr.is_number and not isinstance(value, SYMBOLIC):
             return str(value)
+        if unknown := expr.free_symbols - self.sizes.keys():
+            raise UnsupportedOp(f"the size {min(map(str, unknown))} is known within a cluster alone")
         renamed = expr.xreplace(
             {s: sympy.Symbol(text, integer=s.is_integer) for s, text in self.sizes.items()}
         )

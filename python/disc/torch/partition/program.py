@@ -7,6 +7,7 @@ goes to torch.
 from __future__ import annotations
 
 import logging
+import operator
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -19,12 +20,13 @@ from ...core.errors import Error, UnsupportedOp
 from ...core.options import Options
 from ..capture.capture import CapturedGraph
 from ..graph.origin import source_line
+from ..graph.randomness import draws
 from ..lowering.graph import convert
 from ..lowering.table import ITEMS
 from ..pytree.result import Result
 from ..symbolic.expressions import SYMBOLIC, expression
 from .clusters import Cluster, cut, symbols_of
-from .effects import Families, family_of, followed, is_random
+from .effects import Families, family_of, followed
 from .emit import Printer
 from .support import Trial
 
@@ -125,7 +127,7 @@ def _steps(graph, nodes: list, left: dict, families: Families, options: Options)
         used = symbols_of(node.args) | symbols_of(node.kwargs)
         reads = {place[source] for source in node.all_input_nodes if source in place}
         reads |= {makers[s] for s in used | symbols_of(node.meta.get("val")) if s in makers}
-        if node in left:
+        if node in left or symbols_of(node.meta.get("val")) - known:
             makers |= dict.fromkeys(symbols_of(node.meta.get("val")) - known - makers.keys(), i)
         follows = sorted(place[n] for n in after.get(node, ()))
         is_view = _is_view(node)
@@ -216,7 +218,8 @@ def _printed(
             _print_cluster(printer, next(made))
         else:
             _print_op(printer, nodes[0])
-            notes.append(_note(nodes[0], left.get(nodes[0])))
+            if nodes[0].target is not operator.getitem:
+                notes.append(_note(nodes[0], left.get(nodes[0])))
         gone = [printer.values[n] for n in uses.get(i, ()) if n in printer.values]
         if gone:
             printer.line(f"del {', '.join(gone)}")
@@ -263,6 +266,8 @@ def _print_cluster(printer: Printer, made: CompiledCluster) -> None:
         printer.name(node)
     given = [printer.values[n] for n in cluster.given]
     printer.line(f"{', '.join(given)}, = {call}" if given else call)
+    for node, name in zip(cluster.given, given, strict=True):
+        printer.bind_sizes(node.meta["val"], name)
 
 
 def _print_op(printer: Printer, node: torch.fx.Node) -> None:
@@ -282,9 +287,7 @@ def _print_op(printer: Printer, node: torch.fx.Node) -> None:
     for i, part in enumerate(val if isinstance(val, (list, tuple)) else (val,)):
         if isinstance(part, torch.Tensor):
             held = f"{name}[{i}]" if isinstance(val, (list, tuple)) else name
-            for axis, size in enumerate(map(expression, part.shape)):
-                if isinstance(size, sympy.Symbol) and size not in printer.sizes:
-                    printer.bind(size, f"{held}.size({axis})")
+            printer.bind_sizes(part, held)
 
 
 def _last_uses(graph, steps, clusters) -> dict[int, list[torch.fx.Node]]:
@@ -318,7 +321,7 @@ def _print_end(graph: CapturedGraph, original: Callable, printer: Printer) -> No
 
 
 def _note(node: torch.fx.Node, reason: str | None) -> Left:
-    if is_random(node):
+    if draws(node):
         reason = "torch draws random numbers"
     free = _is_view(node) or getattr(node.target, "_opname", "").startswith(("empty", "new_empty"))
     why = reason or "its cluster would be too small"

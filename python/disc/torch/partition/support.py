@@ -12,6 +12,9 @@ Invariants:
 
 from __future__ import annotations
 
+import itertools
+import operator
+
 import torch
 
 from ...core import extension
@@ -32,6 +35,7 @@ class Trial(Walk):
         self.left = dict(left)
         self.allowed = frozenset(options.allow_ops)
         self.blocked = frozenset(options.block_ops)
+        self._numbers = itertools.count()
 
     def lack(self, name: str, reason: str, help: str | None = None, *, node) -> None:
         super().lack(name, reason, help, node=node)
@@ -46,7 +50,7 @@ class Trial(Walk):
             self.left.setdefault(node, "Python needs the number")
             self.values[node] = self._stand_in(node.meta.get("val"))
             return None
-        if node not in self.left and (reason := self._forbidden(name)) is not None:
+        if node not in self.left and (reason := self._forbidden(node, name)) is not None:
             self.left[node] = reason
         if node not in self.left:
             self._try(node)
@@ -66,7 +70,9 @@ class Trial(Walk):
         if self.values.get(node) is MISSING:
             self.left.setdefault(node, "disc has no form of one of its arguments")
 
-    def _forbidden(self, name: str) -> str | None:
+    def _forbidden(self, node, name: str) -> str | None:
+        if node.target is operator.getitem and node.args[0] in self.left:
+            return self.left[node.args[0]]
         if name in self.blocked:
             return "Options.block_ops names it"
         if self.allowed and name not in self.allowed and name.partition(".")[0] in ("aten", "prims"):
@@ -81,7 +87,7 @@ class Trial(Walk):
             symbol = expression(val)
             known = self.emitter.expressions
             if not isinstance(symbol, int) and symbol.is_Symbol and symbol not in known.symbols:
-                value = self.builder.input(f"number_{len(known.symbols)}", [], "i64")
+                value = self.builder.input(f"number_{next(self._numbers)}", [], "i64")
                 known.bind(symbol, self.emitter.bind_dim(value, str(symbol)))
             return val
         if not isinstance(val, torch.Tensor):
@@ -96,7 +102,7 @@ class Trial(Walk):
 
     def _input(self, val: torch.Tensor, dtype: str):
         known = self.emitter.expressions
-        name = f"left_{len(self.values)}"
+        name = f"left_{next(self._numbers)}"
         for axis, symbol in enumerate(map(expression, val.shape)):
             if not isinstance(symbol, int) and symbol.is_Symbol and symbol not in known.symbols:
                 known.bind(symbol, extension.dim(f"{name}_{axis}"))

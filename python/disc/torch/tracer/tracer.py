@@ -19,6 +19,7 @@ Not here: which sizes the example gets, and the reading of the conditions (``cap
 from __future__ import annotations
 
 import contextlib
+import itertools
 import operator
 from typing import Any
 
@@ -39,6 +40,7 @@ from ..decompositions.lookup import Serves, serves_all
 from ..graph.changes import Change
 from ..graph.exported import Traced
 from ..graph.in_place import written_arguments
+from ..graph.randomness import draws
 from ..graph.weight_names import PLAIN, Names
 from ..overrides.builtins import is_about_numbers, open_numbers
 from ..overrides.functions import SymbolicFunctions
@@ -81,10 +83,8 @@ def trace(
     computed once. ``oblivious``: no size is taken to differ from 0 and 1. ``serves(op, complex)``
     says which ops are recorded whole; others are recorded as the steps that torch makes of them.
     """
-    if any(
-        not _is_plain(t) or t.is_complex() or not t.is_contiguous() for t in examples
-    ) or torch.is_autocast_enabled("cpu"):
-        raise NotTraced("an example is not a dense contiguous tensor, or autocast is on")
+    if any(not _is_plain(t) or t.is_complex() or not t.is_contiguous() for t in examples):
+        raise NotTraced("an example is not a dense contiguous tensor")
     try:
         return _trace(entry, examples, dynamic, oblivious, serves, open_numbers, first)
     except (TypeError, ValueError) as error:
@@ -327,7 +327,7 @@ class _Recorder(SchemaCheckMode):
             with self:
                 out = steps(*args, **kwargs)
             tensors = [t for t in pytree.tree_leaves(out) if isinstance(t, torch.Tensor)]
-            if tensors and all("_disc" in t.__dict__ for t in tensors):
+            if tensors and all("_disc" in t.__dict__ for t in tensors) and not self._draws(func, last):
                 return out
         except Exception:
             # If sizes or types are wrong, the op itself will say so.
@@ -341,6 +341,15 @@ class _Recorder(SchemaCheckMode):
                 self.graph.erase_node(node)
         self.writes = writes
         return None
+
+    def _draws(self, func, last: torch.fx.Node | None) -> bool:
+        """Returns true if the steps of a random op, the nodes behind ``last``, draw random numbers:
+        theirs are not the op's.
+        """
+        if torch.Tag.nondeterministic_seeded not in func.tags:
+            return False
+        steps = itertools.takewhile(lambda node: node is not last, reversed(list(self.graph.nodes)))
+        return any(map(draws, steps))
 
     def _plain(self, func, args, kwargs, met: list):
         """The recipe by which ``_build`` makes the result of a frequent op;
@@ -499,7 +508,10 @@ class _Recorder(SchemaCheckMode):
 
 def _has_effect(node) -> bool:
     return isinstance(node.target, torch._ops.OpOverload) and (
-        node.target._schema.is_mutable or not node.target._schema.returns or bool(written_arguments(node))
+        node.target._schema.is_mutable
+        or not node.target._schema.returns
+        or bool(written_arguments(node))
+        or draws(node)
     )
 
 
