@@ -42,10 +42,9 @@ from ..overrides.registry import is_active, overridden
 from ..overrides.squeeze import SQUEEZES
 from ..pytree import kv_caches
 from ..pytree.arguments import Arguments, flatten_arguments
-from ..symbolic.conditions import value_at
 from ..symbolic.expressions import expression
 from ..symbolic.source_lines import Place, written
-from . import guards, kept_state, side_effects, zero_one
+from . import conflicts, guards, kept_state, side_effects, zero_one
 from .example_sizes import Sizes
 from .failures import capture_error, is_shape_failure, symbol_places
 from .function_caches import FunctionCaches
@@ -225,6 +224,8 @@ def _attempts(
     """
     sizes = Sizes(plan, [t.shape for t in tensors])
     oblivious = True
+    #: A graph that serves other sizes than the example's.
+    spare: CapturedGraph | None = None
     for attempt in range(1, _MAX_ATTEMPTS + 1):
         entry = _Entry(module, arguments, caches)
         try:
@@ -232,8 +233,12 @@ def _attempts(
         except Exception as error:
             if _pin_written(entry.seen.shapes, sizes):
                 continue
+            if spare is not None:
+                return spare
             if not is_shape_failure(error):
                 raise capture_error(module, error) from error
+            if conflicts.reconcile(entry.seen.shapes, sizes) or sizes.drop_preferences():
+                continue
             if sizes.relax(str(error), symbol_places(entry.seen.shapes)):
                 continue
             if oblivious:
@@ -245,14 +250,23 @@ def _attempts(
         sizes.same_as = _equal_places(captured)
         if _repin(captured, sizes) or _pin_squeezed(captured, sizes) or _pin_stretched(captured, sizes):
             continue
-        if attempt <= _MAX_CHOICES and _avoid(captured, sizes):
+        if attempt <= _MAX_CHOICES and (_avoid(captured, sizes) or conflicts.leave(captured, sizes)):
             continue
         captured.attempts = attempt
         if _settle_branches(captured, module, tensors, sizes, tracer, oblivious):
             continue
         _report_fixed(captured, sizes)
+        if spare is None and conflicts.broken_facts(captured, sizes) and sizes.keep_example():
+            spare = captured
+            continue
         return captured
-    raise Error("the model could not be captured with other sizes than the example's", code="E0404")
+    if spare is not None:
+        return spare
+    raise Error(
+        f"{type(module).__name__}: no sizes were found that take the way of the example",
+        code="E0404",
+        help='give an example of other sizes, or fix those of this one (dims="static")',
+    )
 
 
 def _examples(tensors, shapes) -> list[torch.Tensor]:
@@ -271,7 +285,7 @@ def quick(
 
     if sizes is None:
         return trace(entry, examples, lambda i, axis: False, oblivious, serves)
-    return trace(entry, examples, sizes.dynamic, oblivious, serves, sizes.first)
+    return trace(entry, examples, sizes.dynamic, oblivious, serves, sizes.first, sizes.ones)
 
 
 def exported(
@@ -430,7 +444,9 @@ def _avoid(captured: CapturedGraph, sizes: Sizes) -> bool:
     capture again with another one.
     """
     own = {s: sympy.Integer(sizes.shapes[t][axis]) for s, (t, axis) in captured.symbols.items()}
-    broken = [fact for fact in captured.facts if value_at(fact, own) == sympy.false]
+    broken = conflicts.broken_facts(captured, sizes)
+    if broken and conflicts.avoid(captured, sizes):
+        return True
     symbols = [fact.free_symbols & captured.symbols.keys() for fact in broken]
     for several in symbols:
         if len(several) > 2 and sizes.add_up({captured.symbols[s] for s in several}):
@@ -547,6 +563,7 @@ def _settle_branches(captured: CapturedGraph, module, tensors, sizes: Sizes, tra
                 if not isinstance(expr, int) and not expr.free_symbols & fixed
             },
             _equal_places(captured),
+            sizes.ones,
         )
         entry = _Entry(module, captured.arguments, captured.caches)
         examples = _examples(tensors, [tuple(int(x) for x in row) for row in at])
@@ -567,6 +584,7 @@ class _Open:
 
     axes: set[tuple[int, int]]
     same_as: dict[tuple[int, int], tuple[int, int]]
+    ones: frozenset
 
     def dynamic(self, t: int, axis: int) -> bool:
         return (t, axis) in self.axes

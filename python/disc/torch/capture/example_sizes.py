@@ -11,20 +11,35 @@ class is split into one for each tensor, classes are merged, or pinned to the us
 
 from __future__ import annotations
 
+import functools
+import itertools
+import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from ...core.dims import Dim, DimPlan
+import sympy
 
-#: Sizes that models rarely contain, so that an error message points back to one class.
-_FRESH = (5, 3, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53, 59, 61, 67, 71, 73, 79)
+from ...core.dims import Dim, DimPlan
+from ..symbolic.expressions import axis_symbol
+from ..symbolic.guard_functions import function_of
+
+#: An input and an axis.
+Place = tuple[int, int]
+
+#: Sizes that models rarely contain or compute: those that meet one by accident look equal to it.
+_FRESH = (11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53, 59, 61, 67, 71, 73, 79)
 _MOST_FRESH = 1000
+#: So many sizes of a class are tried for a condition.
+_MOST_TRIED = 120
 
 _MAX_TRIED = 3
 
 #: The sizes that disagree, in a message that lists whole shapes before them.
 _DISAGREEING = re.compile(r"to have \w+ channels, but got \w+ channels")
+
+#: Numbers that are no sizes.
+_PLACES = re.compile(r"(?:dim(?:ension)?s?|axis|index|argument|input|batch|tensor) #?\d+|\b\d+D\b")
 
 #: So many tensors of one shape are alike (the caches of all layers): one after the other would take
 #: an attempt each.
@@ -74,6 +89,13 @@ class Sizes:
         #: Axes whose sizes come of others: multiples of these, a factor, and what both are
         #: together.
         self._related: dict[tuple[int, int], tuple[dict[tuple[int, int], int], int, int]] = {}
+        #: Conditions that the chosen sizes have to satisfy, in symbols of axes; those that they had
+        #: better satisfy; and all that were ever asked for.
+        self._conditions: list[sympy.Basic] = []
+        self._preferred: list[sympy.Basic] = []
+        self._asked_for: set[sympy.Basic] = set()
+        #: Expressions that are 1 in the example, and are taken for 1.
+        self.ones: frozenset[sympy.Basic] = frozenset()
         #: The axes of the two classes that were merged last, and what to try where that is refused
         #: too.
         self._pair: set[tuple[int, int]] = set()
@@ -113,6 +135,7 @@ class Sizes:
         if self._sums:
             self._keep_sums()
         self._keep_related()
+        self._keep_conditions()
 
     def _keep_sums(self) -> None:
         """Keeps sums of the example: 1 + n in one place (keys: one new,
@@ -126,19 +149,170 @@ class Sizes:
                     total.size = held.size + one.size
 
     def _fresh(self, c: SizeClass, taken: set[int]) -> int:
+        return next(
+            (size for size in self._candidates(c) if size not in taken and size not in c.tried), c.user
+        )
+
+    @staticmethod
+    def _candidates(c: SizeClass, alike: bool = False) -> Iterator[int]:
+        """Sizes that may stand for that of a class, the best first."""
         step = c.declared.multiple_of if c.declared else 1
         low = max(c.declared.min if c.declared else 0, 2)
-        high = c.declared.max if c.declared and c.declared.max is not None else None
+        high = c.declared.max if c.declared and c.declared.max is not None else math.inf
         near = [c.user - step, c.user + step, c.user - 2 * step, c.user + 2 * step] if c.user >= 4 else []
         # A neighbour may change divisibility: a multiple divides as the user's size does.
-        alike = [2 * c.user, 3 * c.user] if c.tried else []
+        multiples = [2 * c.user, 3 * c.user, 4 * c.user] if c.tried or alike else []
         # Small numbers come last: messages name axes by them.
         more = () if c.declared else range(_FRESH[-1] + 2, _MOST_FRESH, 2)
-        for size in [*alike, *near, *(p * step for p in _FRESH), *more, *range(low, low + 64 * step)]:
-            fits = size >= low and size % step == 0 and (high is None or size <= high)
-            if fits and size not in taken and size not in c.tried:
-                return size
-        return c.user
+        for size in [*multiples, *near, *(p * step for p in _FRESH), *range(low, low + 64 * step), *more]:
+            if low <= size <= high and size % step == 0:
+                yield size
+
+    def _keep_conditions(self) -> None:
+        """Changes sizes until the conditions hold, those that cannot hold beside others left out."""
+        kept: list[Callable[[dict], bool]] = []
+        for condition in (*self._conditions, *self._preferred):
+            kept.append(_holding(condition))
+            if not self._satisfy(condition, kept):
+                kept.pop()
+
+    def _satisfy(self, condition: sympy.Basic, kept: list[Callable[[dict], bool]]) -> bool:
+        """Changes the size of one class, or of two, so that all of ``kept`` hold."""
+        sizes = self.chosen()
+
+        def holds(*changes: tuple[SizeClass, int]) -> bool:
+            trial = dict(sizes)
+            for c, size in changes:
+                trial.update((axis_symbol(*place), size) for place in c.members)
+            return all(f(trial) for f in kept)
+
+        if holds():
+            return True
+        places = [place_of(s) for s in sorted(condition.free_symbols, key=str)]
+        met = {id(c): c for place in places if (c := self.class_of(*place)) is not None}
+        free = sorted((c for c in met.values() if not c.pinned and not c.own), key=lambda c: c.user >= 2)
+        taken = {c.size for c in self.classes}
+        tried = {
+            id(c): [n for n in itertools.islice(self._candidates(c, True), _MOST_TRIED) if n not in taken]
+            for c in free
+        }
+        for c in free:
+            for size in tried[id(c)]:
+                if holds((c, size)):
+                    c.size = size
+                    return True
+        for a, b in itertools.permutations(free, 2):
+            for one, other in itertools.product(tried[id(b)][:20], tried[id(a)]):
+                if one != other and holds((b, one), (a, other)):
+                    b.size, a.size = one, other
+                    return True
+        return False
+
+    def chosen(self) -> dict[sympy.Symbol, int]:
+        """The size of each axis in this attempt, by its symbol."""
+        shapes = self.capture_shapes()
+        return {
+            axis_symbol(t, axis): size for t, shape in enumerate(shapes) for axis, size in enumerate(shape)
+        }
+
+    def require(self, condition: sympy.Basic) -> bool:
+        """Chooses sizes that satisfy a condition; False if that changes none."""
+        return self._ask(condition, self._conditions)
+
+    def prefer(self, condition: sympy.Basic) -> bool:
+        """Chooses sizes that satisfy a condition, if other conditions leave some."""
+        return self._ask(condition, self._preferred)
+
+    def _ask(self, condition: sympy.Basic, conditions: list[sympy.Basic]) -> bool:
+        if condition in self._asked_for:
+            return False
+        self._asked_for.add(condition)
+        before = self.capture_shapes()
+        conditions.append(condition)
+        self._choose()
+        if self.capture_shapes() != before and _holding(condition)(self.chosen()):
+            return True
+        conditions.remove(condition)
+        self._choose()
+        return False
+
+    def keep_example(self) -> bool:
+        """Keeps the sizes of the example wherever nobody declared another; False if they are
+        kept.
+        """
+        before = self.capture_shapes()
+        for c in self.classes:
+            c.own = c.user >= 2 or c.own
+            c.pinned |= c.user < 2 and c.declared is None
+        self._conditions, self._preferred = [], []
+        self._choose()
+        return self.capture_shapes() != before
+
+    def drop_preferences(self) -> bool:
+        """Gives up what sizes had better satisfy; False if there is nothing to give up."""
+        dropped, self._preferred = self._preferred, []
+        before = self.capture_shapes()
+        self._choose()
+        return bool(dropped) and self.capture_shapes() != before
+
+    def take_for_one(self, expr: sympy.Basic) -> bool:
+        """Takes an expression for 1 from here on; False if it is already."""
+        if expr in self.ones:
+            return False
+        self.ones |= {expr}
+        return True
+
+    def pin_all(self, places: list[Place]) -> bool:
+        """Keeps the user's sizes on axes; False if they have them already."""
+        if not sum(self.pin(*place) for place in places):
+            return False
+        self._pin_alike()
+        self._choose()
+        return True
+
+    def unite(self, a: list[Place], b: list[Place]) -> bool:
+        """Gives axes that have one size in the example one size of our choice.
+
+        Those that are known to be equal to one of them go with it; the smaller part of a class
+        leaves it.
+        """
+        if (pair := self._parted(a)) is None or (other := self._parted(b)) is None:
+            return False
+        if any(c.pinned for c in (pair[0], other[0])):
+            return self.pin_all([*a, *b])
+        if pair[0] is other[0] or (pair[0].declared and other[0].declared):
+            return False
+        self._instead = []
+        # A class follows if no tensor is in both.
+        (left, moved), (right, also) = sorted((pair, other), key=lambda of: len(of[0].members) - len(of[1]))
+        tensors = {t for t, _ in moved}
+        if not tensors & {t for t, _ in right.members}:
+            also = list(right.members)
+        first, second = self._taken_out(left, moved), self._taken_out(right, also)
+        self._merge(first, second)
+        self._choose()
+        return True
+
+    def _parted(self, places: list[Place]) -> tuple[SizeClass, list[Place]] | None:
+        """The class of axes, and which of its members move with them."""
+        c = self.class_of(*places[0])
+        if c is None:
+            return None
+        if c.declared:
+            return c, list(c.members)
+        moved = [place for place in places if place in c.members]
+        for alike in self._alike().values():
+            if len(alike) >= _ALIKE and set(alike) & set(moved):
+                moved += [place for place in alike if place in c.members and place not in moved]
+        return c, moved
+
+    def _taken_out(self, c: SizeClass, places: list[Place]) -> SizeClass:
+        if len(places) == len(c.members):
+            return c
+        c.members = [place for place in c.members if place not in places]
+        part = SizeClass(c.user, list(places), None, c.pinned, tried=set(c.tried), loose=False)
+        self.classes.append(part)
+        return part
 
     def capture_shapes(self) -> list[tuple[int, ...]]:
         shapes = [list(shape) for shape in self.shapes]
@@ -282,7 +456,7 @@ class Sizes:
 
     def _mentioned(self, message: str, symbols: dict[str, tuple[int, int]]) -> list[SizeClass]:
         told = _DISAGREEING.search(message)
-        words = set(re.findall(r"[A-Za-z_]\w*|\d+", told[0] if told else message))
+        words = set(re.findall(r"[A-Za-z_]\w*|\d+", told[0] if told else _PLACES.sub("", message)))
         hit = [c for name, place in symbols.items() if name in words and (c := self.class_of(*place))]
         hit += [c for c in self.classes if str(c.size) in words]
         return list({id(c): c for c in hit}.values())
@@ -337,6 +511,19 @@ class Sizes:
         a.declared = a.declared or b.declared
         a.loose = False
         self.classes = [c for c in self.classes if c is not b]
+
+
+def place_of(symbol: sympy.Symbol) -> Place:
+    """The axis that a symbol is for."""
+    _, t, axis = symbol.name.rsplit("_", 2)
+    return int(t), int(axis)
+
+
+@functools.lru_cache(maxsize=256)
+def _holding(condition: sympy.Basic) -> Callable[[dict[sympy.Symbol, int]], bool]:
+    symbols = sorted(condition.free_symbols, key=str)
+    function = function_of(condition, symbols)
+    return lambda sizes: function(*(sizes[s] for s in symbols))
 
 
 def _is_a_sum(named: list[SizeClass]) -> bool:

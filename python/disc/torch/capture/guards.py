@@ -75,7 +75,7 @@ def read_conditions(shape_env) -> Conditions:
                 continue
             known = len(out.facts)
             _sort(expr, filename, line, out)
-            if not _asked_by_torch(filename):
+            if not asked_by_torch(filename):
                 out.by_model.update(out.facts[known:])
             for fact in out.facts[known:] if asks is not None else ():
                 out.places.setdefault(fact, asks)
@@ -98,7 +98,7 @@ def _model_place(sloc) -> Place | None:
     return None
 
 
-def _asked_by_torch(filename: str) -> bool:
+def asked_by_torch(filename: str) -> bool:
     return filename.startswith((TORCH, DISC)) and not filename.startswith(known_libraries.MODEL_LIKE)
 
 
@@ -109,7 +109,7 @@ def _sort(expr, filename: str, line: int, out: Conditions) -> None:
         out.facts.append(bound[0])
         out.substitutions[bound[1]] = bound[2]
         return
-    by_torch = _asked_by_torch(filename)
+    by_torch = asked_by_torch(filename)
     if isinstance(expr, sympy.Or) and by_torch:
         return  # one of two ways to compute the same; the way taken leaves its own equality
     if by_torch and _is_need(filename, line):

@@ -12,6 +12,8 @@ from sympy.printing.precedence import PRECEDENCE
 from sympy.printing.str import StrPrinter
 from torch.utils._sympy import functions as tsf
 
+REMAINDERS = (sympy.Mod, tsf.Mod, tsf.PythonMod)
+
 
 def resolved(expr, replacements: dict):
     """Symbols that were proved equal to others are gone from the graph;
@@ -72,7 +74,7 @@ def excludes_only_small(expr) -> bool:
     """The condition holds for all sizes of at least 2 and fails for some size 0 or 1;
     as far as samples tell.
     """
-    if expr.has(sympy.Mod, tsf.Mod, tsf.PythonMod):
+    if expr.has(*REMAINDERS):
         return False  # remainders come back at ever larger sizes: no sample tells
     symbols = sorted(expr.free_symbols, key=str)
     if isinstance(expr, sympy.Ne):

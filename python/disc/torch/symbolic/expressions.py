@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import sympy
 import torch
 from torch.utils._sympy import functions as tsf
@@ -11,6 +13,12 @@ from .remainders import largest
 #: Those that one can compute with as Python does with an int or a float: a condition has no root.
 NUMBERS = (torch.SymInt, torch.SymFloat)
 SYMBOLIC = (*NUMBERS, torch.SymBool)
+
+
+@functools.cache
+def axis_symbol(tensor: int, axis: int) -> sympy.Symbol:
+    """The symbol of an axis of an input, which means the same in every trace."""
+    return sympy.Symbol(f"axis_{tensor}_{axis}", integer=True, nonnegative=True)
 
 
 def has_symbol(data) -> bool:

@@ -16,12 +16,13 @@ from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, SLoc
 
 from ..compat import NamedSource
 from ..overrides.registry import Override, overridden, register
+from ..symbolic.expressions import axis_symbol
 from ..symbolic.source_lines import DISC, TORCH
 
 #: The file that calls the model.
 _ENTRY = os.path.join(DISC, "torch", "capture", "capture.py")
 #: Frames of the shape environment itself: a condition belongs to whoever called it.
-_MACHINERY = frozenset(
+_MACHINERY = {__file__} | frozenset(
     os.path.join(TORCH, *path.split("/"))
     for path in (
         "__init__.py",
@@ -43,11 +44,40 @@ class Env(ShapeEnv):
     of torch's compiler.
     """
 
+    def __init__(self, ones: frozenset = frozenset(), **settings):
+        super().__init__(**settings)
+        self.ones = ones
+        self.axis_symbols: dict[sympy.Symbol, sympy.Symbol] = {}
+
     def _get_stack_summary(self, is_debug: bool = False, framework_loc=None):
         frame = sys._getframe(1)
         while frame.f_back is not None and frame.f_code.co_filename in _MACHINERY:
             frame = frame.f_back
         return SLoc(_summary(frame), _model_frame(frame)), ""
+
+    #: The condition that was asked for last, if it does not hold.
+    refused: sympy.Basic | None = None
+    #: The op that asks for conditions.
+    asked_in: object = None
+    _asks_whether_one = False
+
+    def evaluate_expr(self, orig_expr, *args, **kwargs):
+        answer = super().evaluate_expr(orig_expr, *args, **kwargs)
+        self.refused = _refused(orig_expr, answer)
+        return answer
+
+    def _maybe_evaluate_static(self, expr, *args, **kwargs):
+        answer = super()._maybe_evaluate_static(expr, *args, **kwargs)
+        if answer is not None or not self.ones or self._asks_whether_one or not isinstance(expr, sympy.Eq):
+            return answer
+        one = expr.lhs if expr.rhs == 1 else expr.rhs if expr.lhs == 1 else None
+        if one is None or one.xreplace(self.axis_symbols) not in self.ones:
+            return answer
+        self._asks_whether_one = True
+        try:
+            return self.evaluate_expr(expr)
+        finally:
+            self._asks_whether_one = False
 
     def _maybe_guard_rel(self, expr: sympy.Basic) -> None:
         """Cancels what two sizes have in common:
@@ -69,7 +99,18 @@ class Env(ShapeEnv):
             )
         if oblivious:
             self.size_like.add(symbol)
+        self.axis_symbols[symbol] = axis_symbol(tensor, axis)
         return self.create_symintnode(symbol, hint=size, source=source)
+
+
+# torch clears this cache by its function.
+Env._maybe_evaluate_static.cache_clear = ShapeEnv._maybe_evaluate_static.cache_clear
+
+
+def _refused(expr: sympy.Basic, answer) -> sympy.Basic | None:
+    if answer == sympy.false:
+        return expr
+    return sympy.Eq(*expr.args) if isinstance(expr, sympy.Ne) and answer == sympy.true else None
 
 
 _make_symbol = symbolic_shapes.make_symbol

@@ -75,26 +75,28 @@ def trace(
     oblivious: bool,
     serves: Serves = serves_all,
     first=None,
+    ones: frozenset = frozenset(),
 ) -> Traced:
     """Traces ``entry(*examples)``, which returns a flat tuple; ``entry.module`` holds the weights.
 
     ``dynamic(i, axis)`` says which sizes get a symbol, and ``first(i, axis)`` which earlier axis is
     known to have the same one: what is computed of equal sizes (the caches of all layers) is
-    computed once. ``oblivious``: no size is taken to differ from 0 and 1. ``serves(op, complex)``
+    computed once. ``oblivious``: no size is taken to differ from 0 and 1; ``ones`` are expressions that
+    are 1, in symbols of axes. ``serves(op, complex)``
     says which ops are recorded whole; others are recorded as the steps that torch makes of them.
     """
     if any(not _is_plain(t) or t.is_complex() or not t.is_contiguous() for t in examples):
         raise NotTraced("an example is not a dense contiguous tensor")
     try:
-        return _trace(entry, examples, dynamic, oblivious, serves, open_numbers, first)
+        return _trace(entry, examples, dynamic, oblivious, serves, open_numbers, first, ones)
     except (TypeError, ValueError) as error:
         if not is_about_numbers(error):
             raise
-    return _trace(entry, examples, dynamic, oblivious, serves, contextlib.nullcontext, first)
+    return _trace(entry, examples, dynamic, oblivious, serves, contextlib.nullcontext, first, ones)
 
 
-def _trace(entry, examples, dynamic, oblivious: bool, serves: Serves, numbers, first) -> Traced:
-    env = Env(tracked_fakes=[], **asserting())
+def _trace(entry, examples, dynamic, oblivious: bool, serves: Serves, numbers, first, ones) -> Traced:
+    env = Env(ones, tracked_fakes=[], **asserting())
     mode = FakeTensorMode(shape_env=env, allow_non_fake_inputs=True, export=True)
     # Its own cache makes each result twice, to compare them; what is known here is asked for first.
     mode.cache_enabled = False
@@ -281,6 +283,7 @@ class _Recorder(SchemaCheckMode):
                 if found[0] == "same"
                 else self._build(found, self._node(func, node_args, node_kwargs), met)
             )
+        self.mode.shape_env.asked_in = func
         out = SHAPES.get(func, func)(*args, **kwargs)
         if torch.Tag.dynamic_output_shape in func.tags and free_unbacked_symbols(out):
             raise NotTraced("a size depends on values")
