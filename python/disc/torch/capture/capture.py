@@ -38,6 +38,7 @@ from ..decompositions.lookup import Serves, serves_all
 from ..graph.changes import Change
 from ..graph.exported import Traced, from_export
 from ..overrides import patches, texts, transformer  # noqa: F401 (they register overrides)
+from ..overrides.builtins import is_about_numbers, open_numbers
 from ..overrides.registry import is_active, overridden
 from ..overrides.squeeze import SQUEEZES
 from ..pytree import kv_caches
@@ -314,11 +315,20 @@ def exported(
         ]
         shapes = {"tensors": tuple(rows)} if rows else None
     from_0 = sizes_from_0() if oblivious else contextlib.nullcontext()
+    # torch.export.export records the ops above transforms, whose tensors have no meaning in a graph.
+    export = functools.partial(_export, pre_dispatch=False) if below_transforms else torch.export.export
+
+    def run(numbers):
+        with numbers(entry.module):
+            return export(entry, tuple(examples), dynamic_shapes=shapes, strict=False)
+
     with _config.patch(backed_size_oblivious=oblivious), from_0, overridden("export"), _without_graph_dump():
-        # torch.export.export records the ops above transforms, whose tensors have no meaning in a
-        # graph.
-        export = functools.partial(_export, pre_dispatch=False) if below_transforms else torch.export.export
-        program = export(entry, tuple(examples), dynamic_shapes=shapes, strict=False)
+        try:
+            program = run(open_numbers)
+        except (TypeError, ValueError) as error:
+            if not is_about_numbers(error):
+                raise
+            program = run(contextlib.nullcontext)
     return from_export(program, entry.module)
 
 

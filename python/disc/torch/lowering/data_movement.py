@@ -9,6 +9,7 @@ from ...core.errors import Error
 from ...lowering import dtypes
 from ...lowering.emitter import Number
 from ...lowering.sizes import greatest, is_int, least, product, same
+from ..symbolic.expressions import expression
 from .bitcast import reinterpreted
 
 END = 2**63 - 1
@@ -72,6 +73,12 @@ def slice_(b, x, dim=0, start=None, end=None, step=1):
     low, high = bounds(b, size, start, end)
     if not _ordered(low, high, start, end, size):
         high = greatest(low, high)
+    wanted = b.out.shape[axis]
+    if b.is_unbound(wanted):
+        # The place where it ends was a number of the data until it was found to be a size.
+        result = b.slice(x, axis, low, high, step)
+        b.expressions.bind(expression(wanted), result.shape[axis])
+        return result
     if step == 1 and b.equal(high - low, b.shape[axis]):
         high = low + b.shape[axis]
     result = b.slice(x, axis, low, high, step)
@@ -86,19 +93,26 @@ def _slice_by_data(b, x, axis, start, end, step):
     """
     if step != 1:
         raise b.unsupported("a slice with a step whose bounds depend on data is not supported")
-    size, zero = b.lift(x.shape[axis], "i64"), b.lift(0, "i64")
-
-    def place(bound):
-        bound = b.lift(bound, "i64")
-        bound = b.select(b.compare("LT", bound, zero), b.add(bound, size), bound)
-        return b.minimum(b.maximum(bound, zero), size)
-
-    low = zero if start is None else place(start)
-    high = size if end is None else place(end)
+    zero = b.lift(0, "i64")
+    low = zero if start is None else bound_by_data(b, x.shape[axis], start)
+    high = b.lift(x.shape[axis], "i64") if end is None else bound_by_data(b, x.shape[axis], end)
     length = b.bind(b.maximum(b.sub(high, low), zero), b.out.shape[axis])
     if start is None or same(start, 0):
         return b.slice(x, axis, 0, length)
     return b.take(x, axis, b.add(b.iota([length], 0, "i64"), low))
+
+
+def place_by_data(b, size, index):
+    """A place that counts from the end where it is negative."""
+    place = b.lift(index, "i64")
+    below = b.compare("LT", place, b.lift(0, "i64"))
+    return b.select(below, b.add(place, b.lift(size, "i64")), place)
+
+
+def bound_by_data(b, size, bound):
+    """A bound of a slice, which ends at the ends."""
+    place = b.maximum(place_by_data(b, size, bound), b.lift(0, "i64"))
+    return b.minimum(place, b.lift(size, "i64"))
 
 
 def _ordered(low, high, start, end, size) -> bool:
@@ -122,9 +136,7 @@ def narrow(b, x, dim, start, length):
 def select(b, x, dim, index):
     axis = axis_of(x, dim)
     if isinstance(index, Number):
-        place, size = b.lift(index, "i64"), b.lift(x.shape[axis], "i64")
-        place = b.select(b.compare("LT", place, b.lift(0, "i64")), b.add(place, size), place)
-        return b.take(x, axis, place)
+        return b.take(x, axis, place_by_data(b, x.shape[axis], index))
     where, size = index, x.shape[axis]
     if not is_int(index) and not b.equal(index + 1, size):
         where = _from_end(b, size, index)
@@ -332,6 +344,7 @@ def pad_amounts(x, pads):
 
 
 def constant_pad(b, x, pads, value=0):
+    pads = [b.bind(pad.value) if isinstance(pad, Number) else pad for pad in pads]
     low, high = pad_amounts(x, pads)
     return b.pad(x, b.lift(value, x.dtype), low, high)
 

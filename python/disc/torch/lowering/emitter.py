@@ -57,11 +57,11 @@ class TorchEmitter(Emitter):
     def result_size(self, rank: int):
         if not isinstance(self.out, torch.Tensor) or len(self.out.shape) != rank:
             return None
-        if any(self._is_unbound(size) for size in self.out.shape):
+        if any(self.is_unbound(size) for size in self.out.shape):
             return None
         return lambda axis: self.expressions.size(self.out.shape[axis])
 
-    def _is_unbound(self, size) -> bool:
+    def is_unbound(self, size) -> bool:
         """Returns true if a size of torch's is one that the op itself will bind."""
         symbol = expression(size)
         known = self.expressions

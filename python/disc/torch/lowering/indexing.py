@@ -8,8 +8,9 @@ from __future__ import annotations
 import math
 
 from ...lowering.dtypes import neutral
+from ...lowering.emitter import Number
 from ...lowering.sizes import greatest, is_int, product, same
-from .data_movement import axis_of, bounds
+from .data_movement import axis_of, bound_by_data, bounds, place_by_data
 from .elementwise import floor_divide
 
 
@@ -311,6 +312,8 @@ def _neutral(dtype, reduce):
 
 def select_scatter(b, x, source, dim, index, in_place=False):
     axis = axis_of(x, dim)
+    if isinstance(index, Number):
+        return _write_by_data(b, x, source, axis, index)
     where = x.shape[axis] + index if is_int(index) and index < 0 else index
     write = _update if in_place else _write
     return write(b, x, b.unsqueeze(source, axis), axis, where, where + 1)
@@ -318,6 +321,11 @@ def select_scatter(b, x, source, dim, index, in_place=False):
 
 def slice_scatter(b, x, source, dim=0, start=None, end=None, step=1, in_place=False):
     axis = axis_of(x, dim)
+    if isinstance(start, Number) and step == 1:
+        low = b.bind(bound_by_data(b, x.shape[axis], start))
+        return _write(b, x, source, axis, low, low + source.shape[axis])
+    if isinstance(end, Number) and step == 1:
+        end = None
     low, high = bounds(b, x.shape[axis], start, end)
     if step == 1 and in_place:
         return _update(b, x, source, axis, low, low + source.shape[axis])
@@ -334,6 +342,19 @@ def _update(b, x, source, axis, start, limit):
     zero = b.lift(0, "i64")
     starts = [b.lift(start, "i64") if i == axis else zero for i in range(len(x.shape))]
     return b.op("dynamic_update_slice", x, b.convert(source, x.dtype), *starts)
+
+
+def _write_by_data(b, x, source, axis, index):
+    """Writes to the place along an axis that a number out of a tensor names."""
+    size = x.shape[axis]
+    place = place_by_data(b, size, index)
+    is_there = b.map(
+        "and", b.compare("GE", place, b.lift(0, "i64")), b.compare("LT", place, b.lift(size, "i64"))
+    )
+    b.require_true(is_there, "an index is out of range")
+    row = [1] * axis + [size] + [1] * (len(x.shape) - 1 - axis)
+    hit = b.reshape(b.compare("EQ", b.iota([size], 0, "i64"), place), row)
+    return b.select(hit, b.convert(b.unsqueeze(source, axis), x.dtype), x)
 
 
 def _write(b, x, source, axis, start, limit):

@@ -30,9 +30,18 @@ import types
 
 import torch
 from torch._subclasses import FakeTensor
+from torch._subclasses.functional_tensor import FunctionalTensor
 
 from ..symbolic.expressions import SYMBOLIC, has_symbol, shortened
 from .registry import Override, is_active, register
+
+#: Tensors of a trace.
+TRACED = (FakeTensor, FunctionalTensor)
+
+
+def is_tracing() -> bool:
+    """Returns true if this thread runs a module in the quick tracer or in torch.export."""
+    return is_active("trace") or is_active("export")
 
 
 class _Standing(type):
@@ -51,13 +60,18 @@ class _Standing(type):
         return hash(cls.__base__)
 
     def __call__(cls, *args, **kwargs):
-        if len(args) == 1 and not kwargs and isinstance(args[0], SYMBOLIC) and is_active("trace"):
-            return cls.of_size(args[0])
+        if len(args) == 1 and not kwargs and is_tracing():
+            if isinstance(args[0], SYMBOLIC):
+                return cls.of_size(args[0])
+            if isinstance(args[0], TRACED):
+                value = args[0].to(cls.dtype).item()
+                return value if isinstance(value, cls.symbolic) else cls.__base__(value)
         return cls.__base__(*args, **kwargs)
 
 
 class _Int(int, metaclass=_Standing):
     symbolic = torch.SymInt
+    dtype = torch.int64
 
     @staticmethod
     def of_size(x):
@@ -68,6 +82,7 @@ class _Int(int, metaclass=_Standing):
 
 class _Float(float, metaclass=_Standing):
     symbolic = torch.SymFloat
+    dtype = torch.float64
 
     @staticmethod
     def of_size(x):
@@ -75,7 +90,7 @@ class _Float(float, metaclass=_Standing):
 
 
 def _len(x):
-    is_open = isinstance(x, FakeTensor) and x.dim() and is_active("trace")
+    is_open = isinstance(x, TRACED) and x.dim() and is_tracing()
     return x.shape[0] if is_open else builtins.len(x)
 
 

@@ -27,6 +27,8 @@ class SymbolicFunctions(TorchFunctionMode):
         kwargs = kwargs or {}
         if func is torch.Tensor.__getitem__:
             args = args[0], _without_tensors(args[1])
+        elif func in _NARROWS and isinstance(args[2:] and args[2], torch.Tensor):
+            args = *args[:2], args[2].item(), *args[3:]
         elif func is torch._is_all_true:
             # The check of torch.distributions, which raises an error otherwise: it is one of the
             # call.
@@ -43,6 +45,9 @@ class SymbolicFunctions(TorchFunctionMode):
             if found is not None:
                 return found
         return func(*args, **kwargs)
+
+
+_NARROWS = (torch.narrow, torch.Tensor.narrow)
 
 
 def _equal_bags(

@@ -63,43 +63,60 @@ def _log10(x):
 
 
 def _getitem(self, index):
-    # ``x[size - 1]`` takes the size for the example's.
-    if type(self) is FakeTensor and (found := _select(self, index)) is not None:
-        return found
+    # ``x[size - 1]`` takes the size for the example's, and ``x[i]`` wants the number of a tensor.
+    if type(self) is FakeTensor and (found := _selected(self, index)) is not None:
+        view, rest = found
+        return torch._C.TensorBase.__getitem__(view, rest) if rest else view
     return torch._C.TensorBase.__getitem__(self, index)
 
 
 def _setitem(self, index, value):
-    if type(self) is FakeTensor and (found := _select(self, index)) is not None:
-        found.copy_(value) if isinstance(value, torch.Tensor) else found.fill_(value)
-    else:
+    if type(self) is not FakeTensor or (found := _selected(self, index)) is None:
         torch._C.TensorBase.__setitem__(self, index, value)
+        return
+    view, rest = found
+    if not all(item is ... or (type(item) is slice and item == slice(None)) for item in rest):
+        torch._C.TensorBase.__setitem__(view, rest, value)
+    elif isinstance(value, torch.Tensor):
+        view.copy_(value)
+    else:
+        view.fill_(value)
 
 
-def _select(x, index):
-    """``x[index]`` by ``select`` for each size in ``index``; None where there is none,
-    or more than slices beside it.
+def _selected(x, index):
+    """``x`` with ``select`` for each size and each traced number in ``index``, and the rest of the
+    index; None where there is none.
     """
     items = index if isinstance(index, tuple) else (index,)
-    if not any(isinstance(item, torch.SymInt) for item in items):
+    if not any(map(_is_number, items)):
         return None
-    if not all(item is None or item is ... or type(item) in (int, slice, torch.SymInt) for item in items):
-        return None
-    taken = sum(item is not None and item is not ... for item in items)
-    axis, selected = 0, []
+    taken = sum(map(_axes_of, items))
+    axis, selected, rest = 0, [], []
     for item in items:
-        if isinstance(item, torch.SymInt):
+        if _is_number(item):
             selected.append((axis, item))
-        if item is ...:
-            axis += x.dim() - taken
-        elif type(item) is not int:
-            axis += 1
-    x = torch._C.TensorBase.__getitem__(
-        x, tuple(slice(None) if isinstance(item, torch.SymInt) else item for item in items)
-    )
+        else:
+            rest.append(item)
+        axis += x.dim() - taken if item is ... else _axes_of(item)
     for axis, item in reversed(selected):
-        x = x.select(axis, item)
-    return x
+        x = x.select(axis, item if isinstance(item, torch.SymInt) else item.item())
+    return x, tuple(rest)
+
+
+def _is_number(item) -> bool:
+    """Returns true for an index that is an open size, or a traced integer."""
+    if type(item) is not FakeTensor:
+        return isinstance(item, torch.SymInt)
+    is_integer = not (item.is_floating_point() or item.is_complex())
+    return not item.dim() and is_integer and item.dtype not in (torch.bool, torch.uint8)
+
+
+def _axes_of(item) -> int:
+    """How many axes an item of an index takes."""
+    if item is None or item is ... or isinstance(item, bool):
+        return 0
+    is_mask = isinstance(item, torch.Tensor) and item.dtype in (torch.bool, torch.uint8)
+    return item.dim() if is_mask else 1
 
 
 def _trapezoid(y, x=None, *, dx=1, dim=-1):
