@@ -37,8 +37,9 @@ from ..decompositions import lookup
 from ..decompositions.lookup import Serves, serves_all
 from ..graph.changes import Change
 from ..graph.exported import Traced, from_export
-from ..overrides import patches, texts, transformer  # noqa: F401 (they register overrides)
+from ..overrides import arithmetic, patches, texts, transformer  # noqa: F401 (they register overrides)
 from ..overrides.builtins import is_about_numbers, open_numbers
+from ..overrides.memos import open_caches
 from ..overrides.registry import is_active, overridden
 from ..overrides.squeeze import SQUEEZES
 from ..pytree import kv_caches
@@ -319,7 +320,7 @@ def exported(
     export = functools.partial(_export, pre_dispatch=False) if below_transforms else torch.export.export
 
     def run(numbers):
-        with numbers(entry.module):
+        with numbers(entry.module), open_caches(entry.module):
             return export(entry, tuple(examples), dynamic_shapes=shapes, strict=False)
 
     with _config.patch(backed_size_oblivious=oblivious), from_0, overridden("export"), _without_graph_dump():

@@ -1,18 +1,21 @@
-"""Clears caches of functions (``functools.lru_cache``) in which a trace left fake tensors.
+"""Clears caches of functions (``functools.lru_cache``) in which a trace left fake tensors, and takes
+them out of dicts.
 
 A function that is called first while its module is traced computes fake tensors and symbolic sizes;
 its cache would hand them to the next trace, and to eager calls for ever.
 
 Caches are found as globals and in classes of loaded modules, as attributes of the traced modules,
 and in closures of their methods; those of torch and of Python are left alone.
-Invariant: a cache that got no fake tensor keeps its entries.
+Dicts are those of modules and classes whose code the traced module reaches.
+Invariant: a cache or a dict that got no fake tensor keeps its entries.
 """
 
 from __future__ import annotations
 
+import collections
 import contextlib
-import functools
 import gc
+import operator
 import sys
 import types
 from collections.abc import Iterator
@@ -20,9 +23,12 @@ from typing import Any
 
 import torch
 
-_CACHE = functools._lru_cache_wrapper
+from ..overrides import reached
+from ..overrides.memos import cache_of
+
 _LEFT_ALONE = frozenset(sys.stdlib_module_names) | {"torch", "numpy", "sympy", "mpmath", "disc"}
 _SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
+_DICTS = (dict, collections.OrderedDict, collections.defaultdict)
 #: Values of these kinds hold no result of a trace.
 _OUTSIDE = (type, torch.Tensor, types.FunctionType, types.BuiltinFunctionType, types.ModuleType)
 #: A cache that holds more objects than these is taken for one with fake tensors.
@@ -43,9 +49,12 @@ class FunctionCaches:
     def without_fakes(self):
         """Clears each cache that got fake tensors within."""
         before = {id(cache): cache.cache_info().misses for cache in self._caches()}
+        tables = [(table, table.copy()) for table in _tables(self._module)]
         try:
             yield
         finally:
+            for table, held in tables:
+                _put_back(table, held)
             for cache in self._caches():
                 if cache.cache_info().misses != before.get(id(cache), 0) and _holds_fakes(cache):
                     cache.cache_clear()
@@ -57,6 +66,26 @@ class FunctionCaches:
             self._loaded = len(sys.modules)
             self._found = list({id(cache): cache for cache in _find(self._module)}.values())
         return self._found
+
+
+def _tables(module: torch.nn.Module) -> Iterator[dict]:
+    """The dicts among the globals that a module reaches, and in classes beside them."""
+    for space in reached.spaces(module):
+        for value in list(space.values()):
+            if type(value) in _DICTS:
+                yield value
+            elif issubclass(type(value), type) and value.__module__ == space.get("__name__"):
+                yield from (held for held in list(vars(value).values()) if type(held) in _DICTS)
+
+
+def _put_back(table: dict, held: dict) -> None:
+    """Takes fake tensors out of a dict that got some."""
+    if len(table) == len(held) and all(map(operator.is_, table.values(), held.values())):
+        return
+    kept = {id(value) for value in held.values()}
+    if any(_holds_fakes((key, value)) for key, value in table.items() if id(value) not in kept):
+        table.clear()
+        table.update(held)
 
 
 def _find(module: torch.nn.Module) -> Iterator[Any]:
@@ -84,8 +113,7 @@ def _find(module: torch.nn.Module) -> Iterator[Any]:
 
 def _among(space) -> Iterator[Any]:
     for value in list(space.values()):
-        held = value.__func__ if type(value) in (staticmethod, classmethod) else value
-        if type(held) is _CACHE:
+        if (held := cache_of(value)) is not None:
             yield held
 
 
@@ -93,8 +121,8 @@ def _enclosed(f: types.FunctionType) -> Iterator[Any]:
     for cell in f.__closure__ or ():
         # A cell is empty until its variable is assigned.
         with contextlib.suppress(ValueError):
-            if type(cell.cell_contents) is _CACHE:
-                yield cell.cell_contents
+            if (held := cache_of(cell.cell_contents)) is not None:
+                yield held
 
 
 def _holds_fakes(cache: Any) -> bool:

@@ -33,6 +33,7 @@ from torch._subclasses import FakeTensor
 from torch._subclasses.functional_tensor import FunctionalTensor
 
 from ..symbolic.expressions import SYMBOLIC, has_symbol, shortened
+from . import reached
 from .registry import Override, is_active, register
 
 #: Tensors of a trace.
@@ -96,8 +97,6 @@ def _len(x):
 
 _IS = dis.opmap["IS_OP"]
 _NAMES = {"int": _Int, "float": _Float, "len": _len}
-#: Their own code makes numbers of what are numbers.
-_LEFT = frozenset({"torch", "disc", "sympy", "numpy", "builtins", *sys.stdlib_module_names} - {"__main__"})
 
 
 @contextlib.contextmanager
@@ -180,7 +179,11 @@ def _functions(space: dict) -> list[types.FunctionType]:
     for value in list(space.values()):
         own = isinstance(value, type) and value.__module__ == space.get("__name__")
         for f in list(vars(value).values()) if own else [value]:
-            f = getattr(f, "__func__", getattr(f, "fget", f))
+            # A value of another kind may do anything when it is asked for an attribute.
+            if isinstance(f, (staticmethod, classmethod, types.MethodType)):
+                f = f.__func__
+            elif isinstance(f, property):
+                f = f.fget
             f = inspect.unwrap(f) if isinstance(f, types.FunctionType) else f
             if isinstance(f, types.FunctionType) and f.__globals__ is space:
                 found.append(f)
@@ -197,19 +200,20 @@ def is_about_numbers(error: Exception) -> bool:
 
 
 def _spaces(module: torch.nn.Module) -> list[dict]:
-    """The globals of functions of the model, of those that it holds,
-    and of those beside them in its library.
+    """The globals of functions of the model, of those that it holds, of those beside them in its
+    library, and of those that they reach.
     """
     names = {kind.__module__ for m in module.modules() for kind in type(m).__mro__}
     held = (f for m in module.modules() for f in vars(m).values() if isinstance(f, types.FunctionType))
     names |= {f.__module__ for f in held if isinstance(f.__module__, str)}
-    names = {name for name in names if name.split(".")[0] not in _LEFT}
+    names = {name for name in names if not reached.is_left(name)}
     for name in list(names):
         top = name.split(".")[0]
         found = vars(sys.modules[name]).values() if name in sys.modules else ()
         beside = {getattr(f, "__module__", None) for f in list(found) if callable(f)}
         names |= {other for other in beside if isinstance(other, str) and other.split(".")[0] == top}
-    return [vars(sys.modules[name]) for name in sorted(names) if name in sys.modules]
+    own = [vars(sys.modules[name]) for name in sorted(names) if name in sys.modules]
+    return list({id(space): space for space in (*own, *reached.spaces(module))}.values())
 
 
 def _pow(x, y):

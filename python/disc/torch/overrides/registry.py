@@ -121,6 +121,9 @@ def _put_in_place(override: Override) -> Callable[[], None]:
         replaced = owner[name]
         owner[name] = _switched(override, replaced)
         return functools.partial(owner.__setitem__, name, replaced)
+    if not hasattr(owner, name) and override.is_direct:
+        setattr(owner, name, override.function)
+        return functools.partial(delattr, owner, name)
     replaced = getattr(owner, name)
     is_own = name in vars(owner)
     kept = vars(owner).get(name)

@@ -31,7 +31,7 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from .registry import Override, is_active, register
 
 #: Their own texts of sizes are messages and names of symbols.
-_FRAMEWORK = frozenset({"torch", "disc", "sympy"})
+FRAMEWORK = frozenset({"torch", "disc", "sympy"})
 #: They write what they are given, for whoever called them.
 _WRITERS = frozenset({*sys.stdlib_module_names, "numpy"} - {"__main__"})
 _PYTREE = ("torch.utils._pytree", "torch.utils._cxx_pytree")
@@ -50,13 +50,13 @@ _numbers = {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool}
 def _repr(self) -> str:
     if not is_active() or _is_only_said(sys._getframe(1)):
         return _plain[type(self)](self)
-    return repr(_read(self))
+    return repr(read(self))
 
 
 def _format(self, spec: str) -> str:
     if not is_active() or _is_only_said(sys._getframe(1)):
         return _plain[type(self)](self)
-    return format(_read(self), spec)
+    return format(read(self), spec)
 
 
 def _repr_of_tensor(self, **options) -> str:
@@ -80,7 +80,7 @@ def _numbers_of(o):
     which then asks for another encoder.
     """
     if type(o) in _plain:
-        return _read(o)
+        return read(o)
     if isinstance(o, (list, tuple)):
         found = [_numbers_of(part) for part in o]
         return o if all(map(operator.is_, found, o)) else found
@@ -104,7 +104,7 @@ register(
 )
 
 
-def _read(number):
+def read(number):
     """The number of the example, which a condition fixes from here on."""
     env = number.node.shape_env
     env.__dict__.setdefault("_disc_written", set()).update(number.node.expr.free_symbols)
@@ -121,7 +121,7 @@ def _is_only_said(frame: types.FrameType | None) -> bool:
     while frame is not None:
         module = frame.f_globals.get("__name__") or ""
         top = module.partition(".")[0]
-        if top in _LOGS or (top in _FRAMEWORK and module not in _PYTREE):
+        if top in _LOGS or (top in FRAMEWORK and module not in _PYTREE):
             return True
         if top not in _WRITERS and module not in _PYTREE:
             statements = _statements(frame.f_code.co_filename, frame.f_lineno)

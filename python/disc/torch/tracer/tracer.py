@@ -44,6 +44,7 @@ from ..graph.randomness import draws
 from ..graph.weight_names import PLAIN, Names
 from ..overrides.builtins import is_about_numbers, open_numbers
 from ..overrides.functions import SymbolicFunctions
+from ..overrides.memos import open_caches
 from ..overrides.registry import overridden
 from ..overrides.squeeze import SQUEEZES, squeezed
 from ..symbolic.expressions import SYMBOLIC, has_symbol
@@ -108,6 +109,7 @@ def _trace(entry, examples, dynamic, oblivious: bool, serves: Serves, numbers, f
             overridden("trace"),
             process_state.without_libraries(),
             numbers(entry.module),
+            open_caches(entry.module),
             tracing(TracingContext(mode)),
             torch._dispatch.python.enable_python_dispatcher(),
             mode,
