@@ -4,6 +4,8 @@ and numbers that are not rounded to half types.
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 from model_check import Function
@@ -38,3 +40,19 @@ def test_a_number_beside_half_types_is_not_rounded_to_them(function, dtype, comp
 def test_powers_of_two_are_exact(dtype, compile_module):
     x = torch.arange(-126, 128).to(dtype)
     assert torch.equal(compile_module(Function(torch.exp2), (x,))(x), torch.exp2(x))
+
+
+def test_signs_of_nan_and_zero_are_read_from_their_bits(compile_module):
+    def signs(x):
+        return torch.signbit(x), torch.copysign(torch.ones_like(x), x)
+
+    for dtype in (torch.float32, torch.float64, torch.bfloat16, torch.float16):
+        x = torch.tensor([-math.nan, math.nan, -0.0, 0.0, -2.0, math.inf, -math.inf]).to(dtype)
+        torch.testing.assert_close(compile_module(Function(signs), (x,))(x), signs(x))
+
+
+@pytest.mark.parametrize("dtype", [torch.bool, torch.int32])
+def test_lerp_by_a_weight_without_axes_takes_its_type(dtype, compile_module):
+    x, y, weight = torch.tensor([1, 0, 1]).to(dtype), torch.tensor([0, 0, 1]).to(dtype), torch.tensor(0.25)
+    compiled = compile_module(Function(torch.lerp), (x, y, weight))
+    torch.testing.assert_close(compiled(x, y, weight), torch.lerp(x, y, weight))

@@ -114,6 +114,10 @@ SERVED = {
     ),
     "half of 2": (_halves, *((rand(m, n),) for m, n in ((1, 2), (3, 8), (2, 5)))),
     "every other of 3": (lambda x: x[:, 1::2].reshape(-1), *((rand(2, n),) for n in (3, 8, 1))),
+    "differences": (
+        lambda x: (torch.diff(x).sum(-1), torch.diff(x, prepend=x[:, :1]), torch.diff(x, 2)),
+        *((rand(3, n),) for n in (4, 0, 1, 2)),
+    ),
     "write of no column": (
         _written,
         *((rand(m, n), rand(m, k)) for m, n, k in ((2, 4, 0), (2, 4, 2), (3, 4, 1))),

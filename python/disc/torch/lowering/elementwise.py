@@ -300,16 +300,15 @@ def equals(value):
     )
 
 
+#: Signed integers of the width of floats.
+_BITS = {"f16": "i16", "bf16": "i16", "f32": "i32", "f64": "i64"}
+
+
 def sign_bit(b, x):
     if x.dtype in dtypes.FLOATS:
-        # -0.0 has it: 1 / -0.0 is negative.
-        inverse = b.div(b.lift(1, x.dtype), x)
-        zero = b.lift(0, x.dtype)
-        return b.map(
-            "or",
-            b.compare("LT", x, zero),
-            b.map("and", b.compare("EQ", x, zero), b.compare("LT", inverse, zero)),
-        )
+        # -0.0 has it, and so may NaN.
+        bits = b.op("bitcast_convert", x, dtype=_BITS[x.dtype])
+        return b.compare("LT", bits, b.lift(0, bits.dtype))
     return b.compare("LT", x, b.lift(0, x.dtype)) if x.dtype != "i1" else b.full(False, x.shape, "i1")
 
 
@@ -352,6 +351,9 @@ def hypot(b, x, y):
 
 
 def lerp(b, x, end, weight):
+    # A weight without axes decides the type of numbers of a lower kind.
+    x, end = b.convert(x, b.dtype), b.convert(end, b.dtype)
+
     def f(u, v, w):
         w = b.lift(w, u.dtype)
         distance = b.sub(v, u)

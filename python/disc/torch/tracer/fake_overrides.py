@@ -81,6 +81,18 @@ def _index_put(op):
     return shape
 
 
+def _diff(x, n=1, dim=-1, prepend=None, append=None):
+    # torch takes a part whose length it asks for, and then there is a first element.
+    axis = torch._prims_common.canonicalize_dim(x.dim(), dim)
+    parts = [t for t in (prepend, x, append) if t is not None]
+    torch._check(n >= 0, lambda: f"diff: expected order to be at least 0, got {n}")
+    torch._check(all(t.dim() == x.dim() for t in parts), lambda: "diff: expected tensors of one rank")
+    whole = torch.cat(parts, axis) if len(parts) > 1 else x
+    sizes = list(whole.shape)
+    sizes[axis] = shortened(torch.sym_max(sizes[axis] - n, 0))
+    return whole.new_empty(sizes)
+
+
 def _logsumexp(x, dim, keepdim=False):
     # torch asks whether there is anything to reduce, and then needs that there is.
     shape, dims = list(x.shape), [dim] if isinstance(dim, int) else dim
@@ -164,6 +176,7 @@ SHAPES = {
     aten.take_along_dim.default: basic.take_along_dim,
     aten.affine_grid_generator.default: _affine_grid,
     aten.fill_diagonal_.default: _fill_diagonal,
+    aten.diff.default: _diff,
     aten.index_put.default: _index_put(aten.index_put.default),
     aten.index_put_.default: _index_put(aten.index_put_.default),
     aten.logsumexp.default: _logsumexp,
