@@ -5,13 +5,19 @@ Reports are tested too.
 
 from __future__ import annotations
 
+import fractions
 import json
 
 import conftest
 import disc
 import pytest
+import sympy
 import torch
+from disc.torch.symbolic.conditions import spelled
 from torch import nn
+from torch.utils._sympy import functions as tsf
+
+_S = sympy.Symbol("s", integer=True, nonnegative=True)
 
 pytestmark = pytest.mark.skipif(not conftest._native(), reason="needs the compiled extension")
 
@@ -194,3 +200,33 @@ def test_what_optimize_refuses_names_its_place_and_a_cure(kind):
 
 def test_a_text_without_sizes_is_returned():
     assert disc.optimize(Of(lambda x: (x, "s0 a x_0")), torch.rand(2, 3))(torch.rand(1, 3))[1] == "s0 a x_0"
+
+
+def test_several_facts_about_multiples_are_said_in_words():
+    unshuffled = Of(lambda x: nn.functional.pixel_unshuffle(nn.functional.pixel_unshuffle(x, 2), 2))
+    compiled = disc.optimize(unshuffled, torch.rand(1, 1, 8, 8))
+    with pytest.raises(disc.DimError, match="the module needs x_3 to be a multiple of 4") as error:
+        compiled(torch.rand(1, 1, 8, 6))
+    assert error.value.help
+
+
+def test_a_trace_that_fails_says_whether_the_module_runs():
+    with pytest.raises(disc.Error, match="without disc the module fails on the example too"):
+        disc.optimize(Of(lambda x: x @ torch.rand(3, 2)), torch.rand(4))
+    with pytest.raises(disc.Error, match="the module runs eagerly on the example"):
+        disc.optimize(Of(lambda x: x * float(fractions.Fraction(x.shape[0], 2))), torch.rand(4))
+    with pytest.raises(disc.UnsupportedOp, match="the value of a tensor decides what is computed"):
+        disc.optimize(Of(lambda x: x if x.sum() > 0 else -x), torch.rand(4))
+
+
+@pytest.mark.parametrize(
+    ("fact", "text"),
+    [
+        (sympy.Eq(tsf.TruncToInt(0.5 * _S), 2), "int(0.5*s) == 2"),
+        (sympy.Ne(tsf.Mod(_S, 4), 0), "s % 4 != 0"),
+        (sympy.Le(tsf.Max(1, _S), 5), "max(1, s) <= 5"),
+        (sympy.Lt(tsf.OpaqueUnaryFn_sqrt(tsf.ToFloat(_S)), 3), "math.sqrt(s) < 3"),
+    ],
+)
+def test_conditions_are_spelled_as_in_python(fact, text):
+    assert spelled(fact) == text

@@ -162,6 +162,9 @@ def _read_axes(row: list, entry, name: str, shape, declared: dict[str, Dim]) -> 
         row[axis] = _read_axis(what, name, axis, int(shape[axis]), declared)
 
 
+_FITS = "give an example that fits what dims= says, or change dims="
+
+
 def _read_axis(what, name: str, axis: int, size: int, declared: dict[str, Dim]):
     if what is None:
         return None
@@ -169,7 +172,9 @@ def _read_axis(what, name: str, axis: int, size: int, declared: dict[str, Dim]):
         raise Error(f"dims: axis {axis} of {name}: expected a str, a disc.Dim, an int or None, got {what!r}")
     if isinstance(what, int):
         if what != size:
-            raise DimError(f"dims fixes axis {axis} of {name} to {what}; the example's size is {size}")
+            raise DimError(
+                f"dims fixes axis {axis} of {name} to {what}; the example's size is {size}", help=_FITS
+            )
         return what
     if isinstance(what, str):
         return declared.setdefault(what, Dim(what))
@@ -178,7 +183,9 @@ def _read_axis(what, name: str, axis: int, size: int, declared: dict[str, Dim]):
         raise Error(f"dims declares {what.name} twice: {known!r} and {what!r}", dims=[what.name])
     declared[what.name] = what
     if (broken := what.violation(size)) is not None:
-        raise DimError(f"axis {axis} of {name} is {size} in the example, against {broken}", dims=[what.name])
+        raise DimError(
+            f"axis {axis} of {name} is {size} in the example, against {broken}", dims=[what.name], help=_FITS
+        )
     return what
 
 

@@ -13,6 +13,11 @@ from typing import NamedTuple
 from . import extension
 from .errors import DimError, ShapeError
 
+_ANOTHER = "pass sizes that fit, or compile the module once more with an example of these sizes"
+#: Larger multiples are not looked for; and a size that divides by all that models ask for.
+_MOST_MULTIPLE = 128
+_DIVISIBLE = 2**8 * 3**2 * 5 * 7
+
 
 class Check(NamedTuple):
     """A condition on sizes that the facts of the compiler cannot express."""
@@ -33,6 +38,7 @@ class Signature:
     Traceback (most recent call last):
     ...
     disc.core.errors.DimError: [E0602] B is 5 on axis 0 of y and 3 on axis 0 of x: B names one size
+    help: pass sizes that fit, or compile the module once more with an example of these sizes
     """
 
     names: Sequence[str]
@@ -55,7 +61,9 @@ class Signature:
     def check_error(self, check: Check, size: Callable[[int, int], int]) -> DimError:
         dims = [self.dims[i][axis] for i, axis in check.places]
         met = ", ".join(f"{dim} = {size(i, axis)}" for dim, (i, axis) in zip(dims, check.places, strict=True))
-        error = DimError(f"{met}: the module needs {check.text}{self._asked(check.text)}", dims=dims)
+        error = DimError(
+            f"{met}: the module needs {check.text}{self._asked(check.text)}", dims=dims, help=_ANOTHER
+        )
         error.fact = check.text
         return error
 
@@ -78,11 +86,13 @@ class Signature:
                 if dim.isdigit():
                     if size != int(dim):
                         why = self._why_fixed(name, axis)
-                        raise DimError(f"{place} is {size}, expected {dim}{why}", dims=[place])
+                        raise DimError(f"{place} is {size}, expected {dim}{why}", dims=[place], help=_ANOTHER)
                 elif sizes.setdefault(dim, (size, place))[0] != size:
                     first, where = sizes[dim]
                     raise DimError(
-                        f"{dim} is {size} on {place} and {first} on {where}: {dim} names one size", dims=[dim]
+                        f"{dim} is {size} on {place} and {first} on {where}: {dim} names one size",
+                        dims=[dim],
+                        help=_ANOTHER,
                     )
         return sizes
 
@@ -97,9 +107,29 @@ class Signature:
             named = set(fact.symbols())
             used = [dim for dim in sizes if dim in named]
             met = ", ".join(f"{dim} = {sizes[dim][0]} ({sizes[dim][1]})" for dim in used)
-            error = DimError(f"{met}: the module needs {text}{self._asked(text)}", dims=used)
+            # A declared fact is named as it was declared.
+            is_computed = any(part in text for part in ("/", "("))
+            needed = self._in_words(used, values) if is_computed and named <= set(used) else None
+            error = DimError(
+                f"{met}: the module needs {needed or text}{self._asked(text)}", dims=used, help=_ANOTHER
+            )
             error.fact = text
             raise error
+
+    def _in_words(self, used: list[str], values: dict[str, int]) -> str | None:
+        """Of what sizes have to be multiples, if that is all that the facts say about them."""
+        about = [fact for fact in map(extension.fact, self.facts) if set(fact.symbols()) <= set(used)]
+        steps: dict[str, int] = {}
+        for dim in used:
+            others = dict.fromkeys(used, _DIVISIBLE)
+            most = 2 * _MOST_MULTIPLE
+            held = [n for n in range(1, most + 1) if all(fact.holds(others | {dim: n}) for fact in about)]
+            step = held[0] if held else 0
+            if not 0 < step <= _MOST_MULTIPLE or held != list(range(step, most + 1, step)):
+                return None
+            steps[dim] = step
+        wrong = [dim for dim in used if values[dim] % steps[dim]]
+        return " and ".join(f"{dim} to be a multiple of {steps[dim]}" for dim in wrong) or None
 
     def _why_fixed(self, name: str, axis: int) -> str:
         by_model = [text for text in self.fixed if text.startswith(f"{name} axis {axis} ==")]

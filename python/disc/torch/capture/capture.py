@@ -192,16 +192,30 @@ def _first_success(module, arguments: Arguments, tensors, plan: DimPlan, serves:
             raise  # torch.export does not record what autocast around the call converts.
         logging.getLogger(__name__).info("traced by torch.export: %s", reason)
         below = isinstance(reason, Transformed)
-        captured = _attempts(
-            module,
-            arguments,
-            tensors,
-            plan,
-            functools.partial(exported, serves=serves, below_transforms=below),
-            caches,
-        )
+        tracer = functools.partial(exported, serves=serves, below_transforms=below)
+        try:
+            captured = _attempts(module, arguments, tensors, plan, tracer, caches)
+        except Error as refused:
+            if refused.code == "E0404" and refused.__cause__ is not None:
+                refused.help = _help_of(module, arguments, tensors)
+            raise
         captured.by = "export"
         return captured
+
+
+def _help_of(module, arguments: Arguments, tensors) -> str:
+    """What to do about a trace that failed: the module may fail on the example itself."""
+    try:
+        args, kwargs = arguments.rebuild([t.clone() for t in tensors])
+        with side_effects.as_it_was(module), torch.no_grad(), torch.random.fork_rng(devices=[]):
+            side_effects.copied(module, [name for name, _ in module.named_buffers()])
+            module(*args, **kwargs)
+    except Exception as error:
+        return f"without disc the module fails on the example too: {type(error).__name__}: {error}"
+    return (
+        "the module runs eagerly on the example; a trace passes tensors without values and sizes that are no "
+        "numbers, and the original error is the cause of this one"
+    )
 
 
 def _check_examples(arguments: Arguments, tensors: list[torch.Tensor]) -> None:
@@ -544,6 +558,7 @@ def _report_fixed(captured: CapturedGraph, sizes: Sizes) -> None:
                     f"{what.name} == {size}" + (f" ({written(place)})" if place else ""),
                     code="E0403",
                     dims=[what.name],
+                    help=f"fix the axis ({{{axis}: {size}}}), or change the line that fixes it",
                 )
             text = f"{names[t]} axis {axis} == {size}"
             captured.fixed.append(text)

@@ -36,15 +36,17 @@ def capture_error(module, error: Exception) -> Error:
     if isinstance(error, _data_dependent()):
         op = str(getattr(error, "func", "") or "")
         return UnsupportedOp(
-            f"{name} depends on values of its inputs{at}: {op or first}",
+            f"{name} depends on values of its inputs{at}: "
+            + (op or "the value of a tensor decides what is computed"),
             op=op or None,
             code="E0402",
-            help="branches that depend on data are not compiled yet; torch.where computes both sides",
+            help="branches that depend on data are not compiled yet: torch.where computes both sides, torch.cond takes "
+            "one; an index or a size may come of a tensor (x[i], x[:, :int(n.max())])",
         )
     return Error(
         f"{name} could not be captured{at}: {type(error).__name__}: {first}",
         code="E0404",
-        help="the module must run eagerly on the example; the original error is the cause of this one",
+        help="the original error is the cause of this one",
     )
 
 

@@ -21,6 +21,7 @@ from ...lowering.sizes import (
     rounded_to_zero,
     rounded_up,
 )
+from ..symbolic.conditions import spelled
 from ..symbolic.expressions import expression
 from ..symbolic.rounding import RoundsAlike
 
@@ -102,7 +103,7 @@ class Expressions:
         for kind, build in _FORMS:
             if isinstance(e, kind):
                 return build([self._translate(arg) for arg in e.args])
-        raise UnsupportedOp(f"the size expression {e} is not supported")
+        raise UnsupportedOp(f"the size expression {spelled(e)} is not supported")
 
     def _chosen(self, cases):
         """The first case whose condition holds."""
@@ -123,7 +124,7 @@ class Expressions:
         if isinstance(condition, sympy.Not):
             return 1 - self._truth(condition.args[0])
         if not condition.is_Relational:
-            raise UnsupportedOp(f"the condition {condition} on sizes is not supported")
+            raise UnsupportedOp(f"the condition {spelled(condition)} on sizes is not supported")
         right = self._translate(condition.rhs)
         left = self._translate(condition.lhs)
         return relation(_SIGNS[condition.func], left, right)

@@ -105,6 +105,21 @@ def value_at(fact, sizes: dict):
         return sympy.false
 
 
+#: Functions of torch's expressions as Python writes them.
+_PYTHON = {
+    "TruncToInt": "int",
+    "FloorToInt": "math.floor",
+    "CeilToInt": "math.ceil",
+    "RoundToInt": "round",
+    "RoundDecimal": "round",
+    "RoundsAlike": "rounds_alike",
+    "OpaqueUnaryFn_sqrt": "math.sqrt",
+    "OpaqueUnaryFn_log": "math.log",
+    "OpaqueUnaryFn_log2": "math.log2",
+    "OpaqueUnaryFn_exp": "math.exp",
+}
+
+
 class _Infix(StrPrinter):
     """Relations and remainders as Python writes them."""
 
@@ -140,6 +155,24 @@ class _Infix(StrPrinter):
 
     def _print_ToFloat(self, e):
         return self._print(e.args[0])
+
+    _print_Identity = _print_ToFloat
+
+    def _print_PowByNatural(self, e):
+        base, power = (self.parenthesize(arg, PRECEDENCE["Pow"]) for arg in e.args)
+        return f"{base}**{power}"
+
+    _print_FloatPow = _print_PowByNatural
+
+    def _print_Function(self, e):
+        name = _PYTHON.get(type(e).__name__, type(e).__name__)
+        return f"{name}({', '.join(map(self._print, e.args))})"
+
+    def _print_Min(self, e):
+        return f"min({', '.join(sorted(map(self._print, e.args)))})"
+
+    def _print_Max(self, e):
+        return f"max({', '.join(sorted(map(self._print, e.args)))})"
 
 
 def spelled(fact) -> str:
