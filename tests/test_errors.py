@@ -178,6 +178,11 @@ class Of(nn.Module):
         return self.function(x)
 
 
+class Sum(nn.Module):
+    def forward(self, x, y):
+        return x + y
+
+
 REFUSED = {
     "random": (
         lambda x: x + torch.randn_like(x),
@@ -208,6 +213,13 @@ def test_several_facts_about_multiples_are_said_in_words():
     with pytest.raises(disc.DimError, match="the module needs x_3 to be a multiple of 4") as error:
         compiled(torch.rand(1, 1, 8, 6))
     assert error.value.help
+
+
+def test_a_size_that_is_1_beside_another_is_told_how_to_stay():
+    compiled = disc.optimize(Sum(), (torch.rand(1, 3), torch.rand(1, 3)))
+    with pytest.raises(disc.DimError, match="names one size") as error:
+        compiled(torch.rand(4, 3), torch.rand(1, 3))
+    assert 'dims={"y": {0: 1}}' in error.value.help
 
 
 def test_a_trace_that_fails_says_whether_the_module_runs():

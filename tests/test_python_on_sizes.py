@@ -75,6 +75,17 @@ def test_a_size_stays_open(name, compile_module):
     one_compile(compile_module, Function(OPEN[name]), calls)
 
 
+def test_enclosed_caches_stay_open(compile_module):
+    @functools.lru_cache
+    def slopes(n):
+        return torch.arange(n) * 0.5
+
+    model = Function(lambda x: x + slopes(x.shape[1]))
+    one_compile(compile_module, model, [((rand(m, n),), {}) for m, n in ((2, 5), (3, 1), (4, 0))])
+    assert slopes.cache_info().currsize > 0
+    assert slopes(3).tolist() == [0.0, 0.5, 1.0]
+
+
 def test_caches_of_methods_stay_open_and_empty(compile_module):
     one_compile(compile_module, Held(), [((rand(m, n),), {}) for m, n in ((2, 5), (3, 1), (4, 0))])
     torch.testing.assert_close(Held()(torch.ones(2, 3)), 0.5 + torch.tensor([[0.0, 0.25, 0.5]] * 2))

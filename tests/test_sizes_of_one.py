@@ -112,6 +112,11 @@ SERVED = {
         lambda x, y: x.view(5, -1)[0] - y,
         *((rand(5 * n), rand(n)) for n in (1, 4, 2)),
     ),
+    "quotient of nothing": (lambda x, y: x.view(5, -1)[0] - y, *((rand(5 * n), rand(n)) for n in (0, 4, 1))),
+    "first of one beside the whole": (
+        lambda x, k: (x + x[:1], x @ k * k[:1].sum()),
+        *((rand(m, n), rand(n)) for m, n in ((1, 1), (3, 4), (2, 1))),
+    ),
     "half of 2": (_halves, *((rand(m, n),) for m, n in ((1, 2), (3, 8), (2, 5)))),
     "every other of 3": (lambda x: x[:, 1::2].reshape(-1), *((rand(2, n),) for n in (3, 8, 1))),
     "differences": (

@@ -19,6 +19,9 @@ _MOST_MULTIPLE = 128
 _DIVISIBLE = 2**8 * 3**2 * 5 * 7
 
 
+_ALWAYS_ONE = 'compile the module with dims={{"{}": {{{}: 1}}}} if that size is always 1, or with an example of these sizes'
+
+
 class Check(NamedTuple):
     """A condition on sizes that the facts of the compiler cannot express."""
 
@@ -80,6 +83,7 @@ class Signature:
     def _bound(self, shapes: Sequence[Sequence[int]]) -> dict[str, tuple[int, str]]:
         """The size of each named dim, and the place where it was met first."""
         sizes: dict[str, tuple[int, str]] = {}
+        places: dict[str, tuple[str, int]] = {}
         for name, shape, dims in zip(self.names, shapes, self.dims, strict=True):
             for axis, (size, dim) in enumerate(zip(shape, dims, strict=True)):
                 place = f"axis {axis} of {name}"
@@ -87,12 +91,15 @@ class Signature:
                     if size != int(dim):
                         why = self._why_fixed(name, axis)
                         raise DimError(f"{place} is {size}, expected {dim}{why}", dims=[place], help=_ANOTHER)
-                elif sizes.setdefault(dim, (size, place))[0] != size:
+                    continue
+                places.setdefault(dim, (name, axis))
+                if sizes.setdefault(dim, (size, place))[0] != size:
                     first, where = sizes[dim]
+                    stays = {size: (name, axis), first: places[dim]}.get(1)
                     raise DimError(
                         f"{dim} is {size} on {place} and {first} on {where}: {dim} names one size",
                         dims=[dim],
-                        help=_ANOTHER,
+                        help=_ANOTHER if stays is None else _ALWAYS_ONE.format(*stays),
                     )
         return sizes
 

@@ -96,7 +96,11 @@ def _agree(condition: sympy.Eq, size: int, names: _Named, op) -> bool:
         return sizes.pin_all(names.axes[symbols[0]])
     if symbols and size == 1 and op in _STRETCHES and not other.has(symbols[0]):
         return sizes.pin_all(names.axes[symbols[0]])
-    return sizes.require(names.named(condition))
+    if sizes.require(names.named(condition)):
+        return True
+    # No other size is ``min(1, k)``: it is 1.
+    ones = [names.named(side) for side in condition.args if side not in symbols] if size == 1 else []
+    return any(value_at(one, sizes.chosen()) == 1 and sizes.take_for_one(one) for one in ones)
 
 
 def _stretch(one, names: _Named) -> bool:

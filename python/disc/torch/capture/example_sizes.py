@@ -232,6 +232,8 @@ class Sizes:
         self._choose()
         if self.capture_shapes() != before and _holding(condition)(self.chosen()):
             return True
+        # Other classes may satisfy it.
+        self._asked_for.discard(condition)
         conditions.remove(condition)
         self._choose()
         return False

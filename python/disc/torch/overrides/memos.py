@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import sys
+import types
 from collections.abc import Iterator
 from typing import Any
 
@@ -43,6 +44,8 @@ def open_caches(module: torch.nn.Module) -> Iterator[None]:
             standing = _standing(cache_of(value))
             if isinstance(owner, dict):
                 owner[name] = standing
+            elif isinstance(owner, types.CellType):
+                owner.cell_contents = standing
             else:
                 kind = type(value)
                 setattr(owner, name, kind(standing) if kind in (staticmethod, classmethod) else standing)
@@ -52,13 +55,15 @@ def open_caches(module: torch.nn.Module) -> Iterator[None]:
         for owner, name, value in reversed(replaced):
             if isinstance(owner, dict):
                 owner[name] = value
+            elif isinstance(owner, types.CellType):
+                owner.cell_contents = value
             else:
                 setattr(owner, name, value)
 
 
 def _places(module: torch.nn.Module) -> list[tuple[Any, str, Any]]:
-    """Where the caches are: globals and classes, with their names there."""
-    spaces = reached.spaces(module)
+    """Where the caches are: globals, classes and enclosed variables, with their names there."""
+    spaces, cells = reached.spaces_and_cells(module)
     classes = {kind: None for m in module.modules() for kind in type(m).__mro__}
     for space in spaces:
         classes |= {
@@ -70,6 +75,7 @@ def _places(module: torch.nn.Module) -> list[tuple[Any, str, Any]]:
     for kind in classes:
         if not reached.is_left(kind.__module__):
             found += [(kind, name, value) for name, value in list(vars(kind).items())]
+    found += [(cell, "cell_contents", reached.inside(cell)) for cell in cells]
     return [
         place
         for place in found

@@ -36,7 +36,13 @@ def is_left(module: Any) -> bool:
 
 def spaces(module: torch.nn.Module) -> list[dict[str, Any]]:
     """The globals of the functions that a module reaches."""
-    return _Reached(module).found()
+    return list(_Reached(module).spaces.values())
+
+
+def spaces_and_cells(module: torch.nn.Module) -> tuple[list[dict[str, Any]], list[types.CellType]]:
+    """The globals of the functions that a module reaches, and the variables that they enclose."""
+    found = _Reached(module)
+    return list(found.spaces.values()), list(found.cells.values())
 
 
 class _Reached:
@@ -44,6 +50,7 @@ class _Reached:
 
     def __init__(self, module: torch.nn.Module):
         self.spaces: dict[int, dict[str, Any]] = {}
+        self.cells: dict[int, types.CellType] = {}
         self.left: list[Any] = []
         self.met: set[int] = set()
         self.classes: set[type] = set()
@@ -54,13 +61,14 @@ class _Reached:
             self._enter(type(m))
             self.left += [x for x in vars(m).values() if not isinstance(x, _DATA)]
 
-    def found(self) -> list[dict[str, Any]]:
+        self._walk()
+
+    def _walk(self) -> None:
         while self.left and len(self.met) < _MOST_FUNCTIONS:
             value = self.left.pop()
             if id(value) not in self.met:
                 self.met.add(id(value))
                 self._follow(value)
-        return list(self.spaces.values())
 
     def _follow(self, value: Any) -> None:
         kind = type(value)
@@ -76,6 +84,7 @@ class _Reached:
             self.left.append(vars(value).get("__wrapped__"))
             if not is_left(value.__globals__.get("__name__")):
                 self.spaces.setdefault(id(value.__globals__), value.__globals__)
+                self.cells |= {id(cell): cell for cell in value.__closure__ or ()}
                 self._read(value)
         elif not isinstance(value, _DATA):
             self._enter(value if isinstance(value, type) else kind)
@@ -100,7 +109,7 @@ class _Reached:
             self.names.add(name)
             self.left += self.unnamed.pop(name, ())
         values = [f.__globals__.get(name, sys.modules.get(name)) for name in names]
-        for value in (*values, *map(_inside, f.__closure__ or ())):
+        for value in (*values, *map(inside, f.__closure__ or ())):
             self.left += _in_module(value, names) if isinstance(value, types.ModuleType) else [value]
 
 
@@ -132,7 +141,8 @@ _DATA = (
 )
 
 
-def _inside(cell: types.CellType) -> Any:
+def inside(cell: types.CellType) -> Any:
+    """The value of an enclosed variable; None before it is assigned."""
     try:
         return cell.cell_contents
     except ValueError:
