@@ -1,4 +1,4 @@
-"""Integers out of tensors, as indices and as sizes: ``x[i]``, ``x[i] = 0``, ``x[:, :int(n.max())]``."""
+"""Integers out of tensors, as indices and as sizes: ``x[i]`` and ``x[:, :int(n.max())]``."""
 
 from __future__ import annotations
 

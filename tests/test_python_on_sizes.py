@@ -1,4 +1,4 @@
-"""Python, its library and numpy on sizes: caches by sizes, helpers of other modules, bits, roots and
+"""Python, its library and numpy on sizes: caches by sizes, helpers of other modules, bits, roots,
 order. A size stays open, or is fixed and reported.
 """
 

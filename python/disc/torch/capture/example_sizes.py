@@ -169,7 +169,7 @@ class Sizes:
                 yield size
 
     def _keep_conditions(self) -> None:
-        """Changes sizes until the conditions hold, those that cannot hold beside others left out."""
+        """Changes sizes until the conditions hold, but for those that contradict others."""
         kept: list[Callable[[dict], bool]] = []
         for condition in (*self._conditions, *self._preferred):
             kept.append(_holding(condition))

@@ -1,5 +1,5 @@
-"""Clears caches of functions (``functools.lru_cache``) in which a trace left fake tensors, and takes
-them out of dicts.
+"""Clears caches of functions (``functools.lru_cache``) in which a trace left fake tensors,
+and takes them out of dicts.
 
 A function that is called first while its module is traced computes fake tensors and symbolic sizes;
 its cache would hand them to the next trace, and to eager calls for ever.

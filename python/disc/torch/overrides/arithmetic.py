@@ -86,7 +86,7 @@ _UFUNCS = {
 
 
 def _array_ufunc(self, ufunc, method: str, *inputs, **kwargs):
-    """What numpy calls instead of a function one of whose operands is a size."""
+    """Replaces a function of numpy one of whose operands is a size."""
     numbers = [_as_python(x) for x in inputs]
     if method == "__call__" and not kwargs and ufunc in _UFUNCS and is_active() and None not in numbers:
         return _UFUNCS[ufunc](*numbers)

@@ -62,7 +62,7 @@ def open_caches(module: torch.nn.Module) -> Iterator[None]:
 
 
 def _places(module: torch.nn.Module) -> list[tuple[Any, str, Any]]:
-    """Where the caches are: globals, classes and enclosed variables, with their names there."""
+    """Finds the caches: globals, classes and enclosed variables, with their names there."""
     spaces, cells = reached.spaces_and_cells(module)
     classes = {kind: None for m in module.modules() for kind in type(m).__mro__}
     for space in spaces:

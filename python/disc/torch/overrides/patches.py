@@ -112,7 +112,7 @@ def _is_number(item) -> bool:
 
 
 def _axes_of(item) -> int:
-    """How many axes an item of an index takes."""
+    """Counts the axes that an item of an index takes."""
     if item is None or item is ... or isinstance(item, bool):
         return 0
     is_mask = isinstance(item, torch.Tensor) and item.dtype in (torch.bool, torch.uint8)

@@ -82,9 +82,9 @@ def trace(
 
     ``dynamic(i, axis)`` says which sizes get a symbol, and ``first(i, axis)`` which earlier axis is
     known to have the same one: what is computed of equal sizes (the caches of all layers) is
-    computed once. ``oblivious``: no size is taken to differ from 0 and 1; ``ones`` are expressions that
-    are 1, in symbols of axes. ``serves(op, complex)``
-    says which ops are recorded whole; others are recorded as the steps that torch makes of them.
+    computed once. ``oblivious``: no size is taken to differ from 0 and 1; ``ones`` are expressions
+    that are 1, in symbols of axes. ``serves(op, complex)`` says which ops are recorded whole;
+    others are recorded as the steps that torch makes of them.
     """
     if any(not _is_plain(t) or t.is_complex() or not t.is_contiguous() for t in examples):
         raise NotTraced("an example is not a dense contiguous tensor")
