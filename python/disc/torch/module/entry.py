@@ -6,7 +6,7 @@ Invariant: ``Refused`` is raised before anything ran, so that somebody else may 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -15,10 +15,13 @@ from ...core.errors import CompileError, Error
 from ...core.report import collect
 from ..call import Call
 from ..capture.captured_program import CapturedProgram
-from ..partition.program import PartitionedProgram
 from ..pytree.result import Result
 from ..state import State
 from ..weights import find_weight
+
+if TYPE_CHECKING:
+    # A program from the cache needs neither capture nor lowering.
+    from ..partition.program import PartitionedProgram
 
 
 class Refused(Exception):

@@ -61,7 +61,7 @@ def optimize(
     environment.check()
     fast = OptimizedModule(module, dims, chosen)
     if inputs is not None or kwargs:
-        args = inputs if isinstance(inputs, tuple) else () if inputs is None else (inputs,)
+        args = tuple(inputs) if isinstance(inputs, tuple) else () if inputs is None else (inputs,)
         fast._dispatcher.prepare(args, keyword_arguments(kwargs))
     for args, named in map(_example, examples or ()):
         fast._dispatcher.prepare(args, named)
@@ -72,7 +72,7 @@ def _example(example) -> tuple[tuple, dict[str, Any]]:
     """``(args, kwargs)`` of an entry of ``examples``."""
     if isinstance(example, tuple) and len(example) == 2 and isinstance(example[1], Mapping):
         args, kwargs = example
-        return args if isinstance(args, tuple) else (args,), keyword_arguments(kwargs)
+        return tuple(args) if isinstance(args, tuple) else (args,), keyword_arguments(kwargs)
     if isinstance(example, Mapping):
         return (), keyword_arguments(example)
     return example if isinstance(example, tuple) else (example,), {}
