@@ -34,7 +34,7 @@ from ...core.errors import DimError, Error
 from ..decompositions.lookup import Serves, serves_all
 from ..graph.changes import Change
 from ..graph.exported import Traced
-from ..overrides import arithmetic, patches, texts, transformer  # noqa: F401 (they register overrides)
+from ..overrides import arithmetic, patches, reached, texts, transformer  # noqa: F401 (they register overrides)
 from ..overrides.registry import is_active, overridden
 from ..overrides.squeeze import SQUEEZES
 from ..pytree import kv_caches
@@ -160,6 +160,7 @@ def capture(
     Ops that ``serves`` does not name are captured as the steps that torch makes of them.
     """
     start = time.perf_counter()
+    reached.forget(module)
     arguments, tensors = flatten_arguments(module, args, kwargs or {})
     _check_examples(arguments, tensors)
     # Behind a window it is a slice; how a cache lies makes no difference to what is computed of it.
@@ -171,6 +172,7 @@ def capture(
     if captured.changes:
         with _LOCK, _quiet():
             kept_state.settle(captured, module, arguments, tensors)
+    reached.forget(module)
     captured.milliseconds = (time.perf_counter() - start) * 1e3
     return captured
 

@@ -24,7 +24,7 @@ from typing import Any
 import torch
 
 from ..overrides import reached
-from ..overrides.memos import cache_of
+from ..overrides.memos import MAY_HOLD, cache_of
 
 _LEFT_ALONE = frozenset(sys.stdlib_module_names) | {"torch", "numpy", "sympy", "mpmath", "disc"}
 _SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
@@ -113,7 +113,7 @@ def _find(module: torch.nn.Module) -> Iterator[Any]:
 
 def _among(space) -> Iterator[Any]:
     for value in list(space.values()):
-        if (held := cache_of(value)) is not None:
+        if type(value) in MAY_HOLD and (held := cache_of(value)) is not None:
             yield held
 
 

@@ -25,6 +25,8 @@ from .texts import FRAMEWORK, read
 _CACHE = functools._lru_cache_wrapper
 #: The attribute in which a function that stands for a cache holds it.
 _HELD = "_disc_cache"
+#: The kinds of what is a cache, or stands for one.
+MAY_HOLD = frozenset((_CACHE, staticmethod, classmethod, types.FunctionType))
 
 
 def cache_of(value: Any) -> Any:
@@ -79,7 +81,9 @@ def _places(module: torch.nn.Module) -> list[tuple[Any, str, Any]]:
     return [
         place
         for place in found
-        if (cache := cache_of(place[2])) is not None and not reached.is_left(cache.__module__)
+        if type(place[2]) in MAY_HOLD
+        and (cache := cache_of(place[2])) is not None
+        and not reached.is_left(cache.__module__)
     ]
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import sys
 import types
+import weakref
 from collections.abc import Iterator
 from typing import Any
 
@@ -36,13 +37,30 @@ def is_left(module: Any) -> bool:
 
 def spaces(module: torch.nn.Module) -> list[dict[str, Any]]:
     """The globals of the functions that a module reaches."""
-    return list(_Reached(module).spaces.values())
+    return list(_reached(module).spaces.values())
 
 
 def spaces_and_cells(module: torch.nn.Module) -> tuple[list[dict[str, Any]], list[types.CellType]]:
     """The globals of the functions that a module reaches, and the variables that they enclose."""
-    found = _Reached(module)
+    found = _reached(module)
     return list(found.spaces.values()), list(found.cells.values())
+
+
+#: The reach of a module in one capture, and how many modules of Python were loaded then.
+_known: weakref.WeakKeyDictionary[torch.nn.Module, tuple[int, _Reached]] = weakref.WeakKeyDictionary()
+
+
+def forget(module: torch.nn.Module) -> None:
+    """Walks anew from here on: the code of a module may have changed."""
+    _known.pop(module, None)
+
+
+def _reached(module: torch.nn.Module) -> _Reached:
+    loaded, found = _known.get(module, (0, None))
+    if found is None or loaded != len(sys.modules):
+        found = _Reached(module)
+        _known[module] = len(sys.modules), found
+    return found
 
 
 class _Reached:
