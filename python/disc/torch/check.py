@@ -47,31 +47,39 @@ def check(module, inputs, kwargs: dict | None = None) -> CheckResult:
         raise Error(f"check: expected a module that disc.optimize returned, got {type(module).__name__}")
     args = tuple(inputs) if isinstance(inputs, tuple) else (inputs,)
     kwargs = keyword_arguments(kwargs)
+    dispatcher = module._dispatcher
+    dispatcher.prepare(args, kwargs)
     with torch.no_grad():
-        ours = run_apart(module.original, module, args, kwargs)
-        theirs = run_apart(module.original, module.original, args, kwargs)
+        ours = run_apart(module.original, module, args, kwargs, dispatcher.changed())
+        theirs = run_apart(module.original, module.original, args, kwargs, dispatcher.changed())
     return compare(ours, theirs)
 
 
-def run_apart(original: torch.nn.Module, runs, args: tuple, kwargs: dict) -> list:
-    """Calls ``runs`` on copies of the inputs; its results, then the inputs and the buffers of
-    ``original`` as they are afterwards. The state of the module and of random numbers is put back.
+def run_apart(original: torch.nn.Module, runs, args: tuple, kwargs: dict, changed: list[str]) -> list:
+    """Calls ``runs`` on copies of the inputs; its results, then the inputs, the buffers of
+    ``original`` and its parameters ``changed`` as they are afterwards. The state of the module and
+    of random numbers is put back.
     """
     leaves, spec = kv_caches.flatten((args, kwargs))
     leaves = [x.detach().clone() if isinstance(x, torch.Tensor) else x for x in leaves]
     args, kwargs = pytree.tree_unflatten(leaves, spec)
     buffers = {name: (t, t.clone()) for name, t in original.named_buffers()}
+    parameters = [(t, t.detach().clone()) for name, t in original.named_parameters() if name in changed]
     drawn = torch.get_rng_state()
     try:
         results = [_kept(x) for x in pytree.tree_leaves(runs(*args, **kwargs))]
         inputs = [x for x in leaves if isinstance(x, torch.Tensor)]
-        return [*results, *inputs, *(t.clone() for _, t in original.named_buffers())]
+        state = [*(t for _, t in original.named_buffers()), *(t for t, _ in parameters)]
+        return [*results, *inputs, *(t.detach().clone() for t in state)]
     finally:
         torch.set_rng_state(drawn)
         for name, (t, before) in buffers.items():
             path, _, leaf = name.rpartition(".")
             original.get_submodule(path)._buffers[leaf] = t
             with torch.no_grad():
+                t.copy_(before)
+        with torch.no_grad():
+            for t, before in parameters:
                 t.copy_(before)
 
 

@@ -146,6 +146,10 @@ class Dispatcher:
             raise refused.error from None
         raise Error("the form of the call is not that of the example", code="E0601")
 
+    def changed(self) -> list[str]:
+        """The parameters and buffers that calls change, as far as they are known."""
+        return sorted({name for entry in self.entries() for name in entry.changed()})
+
     def entries(self) -> list[Entry]:
         """All that was compiled, in order."""
         return [entry for form in self.forms.held for entry in form.entries]

@@ -54,6 +54,10 @@ class Entry:
         """Addresses of the storages that compiled code reads."""
         return [t.untyped_storage().data_ptr() for _, t in self.weights()]
 
+    def changed(self) -> list[str]:
+        """The parameters and buffers that calls change."""
+        return []
+
     def use(self, weights: list[tuple[str, torch.Tensor]]) -> None:
         """Reads these weights from here on."""
 
@@ -123,6 +127,9 @@ class CompiledEntry(Entry):
     def addresses(self) -> list[int]:
         return self._addresses
 
+    def changed(self) -> list[str]:
+        return self.state.changed if self.state is not None else []
+
     def use(self, weights: list[tuple[str, torch.Tensor]]) -> None:
         self.executable.set_weights(weights)
         self._weights = weights
@@ -181,6 +188,9 @@ class PartitionedEntry(Entry):
             cluster.executable.set_weights([(name, held[name]) for name in names])
             cluster.program.program.weights[:] = [(name, held[name]) for name in names]
         self.parts.use(held)
+
+    def changed(self) -> list[str]:
+        return self.parts.changed
 
     def report_values(self) -> dict[str, Any]:
         return _joined(self)

@@ -37,7 +37,7 @@ class Verification:
         with self._lock:
             self.left -= 1
             self.compared += 1
-            expected = run_apart(dispatcher.original(), dispatcher.original(), args, kwargs)
+            expected = run_apart(dispatcher.original(), dispatcher.original(), args, kwargs, [])
             result = dispatcher.run_form(args, kwargs)
             leaves, _ = kv_caches.flatten((args, kwargs))
             inputs = [x for x in leaves if isinstance(x, torch.Tensor)]

@@ -71,6 +71,8 @@ class PartitionedProgram:
     text: str
     #: The name in ``run`` of each weight that torch reads.
     weights: dict[str, str] = field(default_factory=dict)
+    #: The parameters and buffers that it writes to.
+    changed: list[str] = field(default_factory=list)
 
     def use(self, weights: dict[str, torch.Tensor]) -> None:
         """Makes the function read these weights from here on."""
@@ -225,7 +227,9 @@ def _printed(
             printer.line(f"del {', '.join(gone)}")
     _print_end(graph, original, printer)
     run, text = printer.function("run", "tensors")
-    return PartitionedProgram(trial.program, clusters, notes, run, text, weights)
+    written = set(graph.traced.written())
+    changed = [name for node, name, _ in graph.traced.weights if node in written]
+    return PartitionedProgram(trial.program, clusters, notes, run, text, weights, changed)
 
 
 def _print_head(graph: CapturedGraph, printer: Printer, weights: dict[str, str]) -> None:
