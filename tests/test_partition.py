@@ -95,6 +95,15 @@ def test_a_seed_gives_eagers_random_numbers():
     as_eager(Drops().eval(), 5, 3)
 
 
+def test_random_numbers_are_drawn_in_the_order_of_memory():
+    class Model(nn.Module):
+        def forward(self, x):
+            turned = (x * 2).t().contiguous().t() + x
+            return F.dropout(turned, 0.5, True) * 3 + 1, torch.rand_like(turned).relu() + x
+
+    as_eager(Model(), 5, 3, 8)
+
+
 def test_batch_norm_in_training_mode_updates_its_statistics():
     as_eager(nn.Sequential(nn.Linear(6, 6), nn.BatchNorm1d(6), nn.ReLU(), nn.Linear(6, 6)).train(), 5, 3, 8)
 

@@ -272,6 +272,23 @@ def _print_cluster(printer: Printer, made: CompiledCluster) -> None:
     printer.line(f"{', '.join(given)}, = {call}" if given else call)
     for node, name in zip(cluster.given, given, strict=True):
         printer.bind_sizes(node.meta["val"], name)
+        order = _memory_order(node.meta["val"])
+        if order != sorted(order) and any(_sees_memory(user) for user in node.users):
+            back = [order.index(axis) for axis in range(len(order))]
+            printer.line(f"{name} = {name}.permute({order}).contiguous().permute({back})")
+
+
+def _memory_order(val: torch.Tensor) -> list[int]:
+    """The axes of a tensor from the slowest to the fastest in memory, as eager mode has them."""
+    strides = [_hint(stride) for stride in val.stride()]
+    return sorted(range(val.dim()), key=lambda axis: -strides[axis])
+
+
+def _sees_memory(node: torch.fx.Node) -> bool:
+    """Returns true for an op whose result depends on the order of its argument in memory: random
+    numbers are drawn in that order.
+    """
+    return draws(node) or node.target is aten.as_strided.default
 
 
 def _print_op(printer: Printer, node: torch.fx.Node) -> None:
