@@ -24,6 +24,17 @@ _FRAMEWORKS = frozenset(
 _STORES = frozenset(
     {"huggingface_hub", "filelock", "httpx", "requests", "safetensors", "tokenizers", "tqdm", "yaml"}
 )
+#: Parts of transformers that load, store, distribute and describe models.
+_BESIDE_MODELS = (
+    "transformers.configuration_utils", "transformers.conversion_mapping", "transformers.core_model_loading",
+    "transformers.distributed", "transformers.dynamic_module_utils", "transformers.generation.configuration_utils",
+    "transformers.integrations.accelerate", "transformers.integrations.deepspeed", "transformers.integrations.heterogeneity",
+    "transformers.integrations.hub_kernels", "transformers.integrations.peft", "transformers.models.auto",
+    "transformers.monkey_patching", "transformers.quantizers", "transformers.safetensors_conversion",
+    "transformers.utils.auto_docstring", "transformers.utils.doc", "transformers.utils.hub",
+    "transformers.utils.import_utils", "transformers.utils.kernel_config", "transformers.utils.loading_report",
+    "transformers.utils.logging", "transformers.utils.peft_utils", "transformers.utils.quantization_config",
+)  # fmt: skip
 #: Code that reaches more functions than these is not followed further.
 _MOST_FUNCTIONS = 20_000
 
@@ -35,9 +46,15 @@ def is_left(module: Any) -> bool:
     return not isinstance(module, str) or module.partition(".")[0] in _LEFT
 
 
+def is_beside_models(module: str) -> bool:
+    """Returns true for the name of a module that sees no size of an input."""
+    return module.startswith(_BESIDE_MODELS)
+
+
 def spaces(module: torch.nn.Module) -> list[dict[str, Any]]:
-    """The globals of the functions that a module reaches."""
-    return list(_reached(module).spaces.values())
+    """The globals of the functions that a module reaches and that may compute with sizes."""
+    found = _reached(module).spaces.values()
+    return [space for space in found if not is_beside_models(str(space.get("__name__")))]
 
 
 def spaces_and_cells(module: torch.nn.Module) -> tuple[list[dict[str, Any]], list[types.CellType]]:
