@@ -66,6 +66,21 @@ def test_each_form_of_call_is_compiled_once():
     assert values["coverage"] == 1.0
 
 
+def test_the_order_and_the_way_of_arguments_make_no_form():
+    class Order(nn.Module):
+        def forward(self, b, a):
+            return b * 2 + a
+
+    fast, x, y = disc.optimize(Order()), torch.randn(3), torch.randn(3, 3)
+    for args, kwargs in (((x, y), {}), ((), {"a": y, "b": x}), ((x,), {"a": y}), ((), {"b": x, "a": y})):
+        # Another form between them, so that each is looked up.
+        fast(torch.ones(()), torch.ones(()))
+        torch.testing.assert_close(fast(*args, **kwargs), x * 2 + y)
+    assert report(fast)["signatures"] == 2
+    fast(nn.Parameter(x), y)
+    assert report(fast)["signatures"] == 2
+
+
 def test_examples_make_forms_ready():
     fast = disc.optimize(
         Model().eval(), examples=[((torch.randn(2, 4),), {}), ((torch.randn(2, 4),), {"k": 3})]
@@ -164,10 +179,49 @@ def test_a_broken_fact_is_torchs_and_then_a_variants():
     assert 1 <= values["variants"] <= 4
 
 
+class Keeps(nn.Module):
+    """Counts its calls, and asks for even sizes."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("calls", torch.zeros(()))
+
+    def forward(self, x):
+        self.calls += 1
+        return x * 2 if x.shape[0] % 2 == 0 else x * 3
+
+
+def test_a_variant_is_not_run_to_be_tried():
+    model = Keeps()
+    fast = disc.optimize(model, torch.randn(4))
+    for count, size in enumerate((4, 5, 5, 6, 7), 1):
+        fast(torch.randn(size))
+        fast._dispatcher.variants.wait()
+        assert int(model.calls) == count
+    assert report(fast)["variants"] == 1
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        for size in (4, 5, 5):
+            fast(torch.randn(size))
+        fast._dispatcher.variants.wait()
+
+
+def test_refused_sizes_are_counted_by_the_fact():
+    fast = disc.optimize(Branch(), torch.randn(4, 3))
+    for size in range(5, 45, 2):
+        fast(torch.randn(size, 3))
+        fast._dispatcher.variants.wait()
+    assert len(fast._dispatcher.forms.held[0].eager) == 1
+
+
 def test_what_the_user_stated_stays_an_error():
     fast = disc.optimize(Branch(), torch.randn(4, 3), dims={"x": {0: disc.Dim("B", max=8, multiple_of=2)}})
     with pytest.raises(disc.DimError, match="B"):
         fast(torch.randn(16, 3))
+    fast = disc.optimize(Branch(), torch.randn(4, 3), dims={"x": {1: "width"}})
+    x = torch.randn(5, 3)
+    torch.testing.assert_close(fast(x), Branch()(x))
+    with pytest.raises(disc.DimError, match="axis 1 of x is 4"):
+        disc.optimize(Branch(), torch.randn(4, 3), dims={"x": {1: 3}})(torch.randn(4, 4))
     with pytest.raises(disc.Error, match="dims names the input 'y'"):
         disc.optimize(Branch(), torch.randn(4, 3), dims={"y": {0: "B"}})
 
@@ -201,8 +255,38 @@ def test_guards_of_production_code_refuse_nothing():
         with pytest.raises(ValueError, match="NaN"):
             fast(torch.full((2, 5, 4), float("nan")), torch.tensor([1, 2]))
     values = report(fast)
-    assert values["captured_by"] in ("dynamo", "export")
+    assert values["captured_by"] == "dynamo"
+    assert values["coverage"] > 0.5
+    assert values["graph_breaks"]
     assert all(row["reason"] for row in values["fallbacks"])
+
+
+def test_a_form_that_dynamo_serves_serves_no_other():
+    class Model(nn.Module):
+        def forward(self, x, k=0):
+            return x * 3 if k and x.sum().item() < 1e9 else x * 2 + 1
+
+    fast, x = disc.optimize(Model()), torch.randn(3, 4)
+    with torch.no_grad():
+        for k in (1, 0, 1, 0):
+            torch.testing.assert_close(fast(x, k), Model()(x, k))
+    assert report(fast)["signatures"] == 2
+    assert disc.report(fast).to_dict()["fallbacks"]
+
+
+def test_weights_of_parts_are_refreshed_and_may_move():
+    model = Values().eval()
+    fast, x, lengths = disc.optimize(model), torch.randn(2, 5, 4), torch.tensor([3, 4])
+    with torch.no_grad():
+        torch.testing.assert_close(fast(x, lengths), model(x, lengths))
+        model.last.weight.mul_(2)
+        fast.refresh()
+        torch.testing.assert_close(fast(x, lengths), model(x, lengths))
+        expected = model(x, lengths)
+        entry = fast._dispatcher.entries()[0]
+        assert entry.reads(model.last.weight.untyped_storage().data_ptr())
+        model.share_memory()
+        torch.testing.assert_close(fast(x, lengths), expected)
 
 
 @dataclass
@@ -275,6 +359,8 @@ def test_hooks_and_modes_of_torch():
         assert ours.dtype == theirs.dtype
         torch.testing.assert_close(ours, theirs, rtol=2e-2, atol=2e-2)
     torch.testing.assert_close(fast(x), model(x))
+    assert report(fast)["fallbacks"] == []
+    assert report(fast)["signatures"] == 2
 
 
 def test_many_threads_share_one_module():
@@ -324,5 +410,35 @@ def test_forms_are_bounded():
     for k in range(40):
         torch.testing.assert_close(fast(x, k), x * k)
     values = report(fast)
-    assert values["compiles"] == 32
+    assert values["compiles"] == values["signatures"] == 32
     assert sum(row["calls"] for row in values["fallbacks"]) == 8
+
+
+def test_an_example_on_which_the_module_fails_is_an_error():
+    with pytest.raises(disc.Error, match="without disc the module fails on the example too"):
+        disc.optimize(nn.Linear(4, 2), torch.randn(3, 5))
+
+
+def test_transforms_see_the_original():
+    model, x = nn.Linear(4, 4).eval(), torch.randn(3, 4)
+    fast = disc.optimize(model, x)
+    fast(x)
+    torch.testing.assert_close(torch.vmap(fast)(x), model(x))
+    wanted = torch.func.grad(lambda x: model(x).sum())(x)
+    torch.testing.assert_close(torch.func.grad(lambda x: fast(x).sum())(x), wanted)
+    with torch.no_grad():
+        torch.testing.assert_close(torch.compile(nn.Sequential(fast), backend="eager")(x), model(x))
+
+
+def test_words_are_generated_as_in_eager_mode():
+    transformers = pytest.importorskip("transformers")
+    shape = {"n_layer": 1, "n_head": 2, "n_embd": 16, "vocab_size": 50, "bos_token_id": 1, "eos_token_id": 2}
+    model = transformers.GPT2LMHeadModel(transformers.GPT2Config(**shape)).eval()
+    model.generation_config.pad_token_id = 0
+    fast = disc.optimize(model)
+    for length in (4, 7):
+        ids = torch.randint(3, 50, (2, length))
+        ours, theirs = (m.generate(ids, max_new_tokens=6, do_sample=False) for m in (fast, model))
+        assert torch.equal(ours, theirs)
+    values = report(fast)
+    assert (values["signatures"], values["coverage"], values["fallbacks"]) == (2, 1.0, [])

@@ -10,10 +10,10 @@
 //!
 //! - nodes come in program order: a node reads earlier ones alone;
 //! - each node is in one step, and a step comes after the steps that it reads or has to follow;
-//! - the result depends on the graph alone, and takes time in O(nodes + edges) for each time that
-//!   clusters are dropped.
+//! - the result depends on the graph alone; each time that clusters are dropped, it takes a walk
+//!   over nodes and edges, with a binary search for each.
 
-/// Who runs a node.
+/// The one that runs a node: compiled code, or the framework.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Compiled,
@@ -78,11 +78,11 @@ pub fn partition(nodes: &[Node], threshold: Threshold) -> Result<Vec<Step>, NotI
     if !kinds.contains(&Kind::Framework) {
         return Ok(vec![Step::Cluster(indices(nodes).collect())]);
     }
+    let users = users(nodes);
     loop {
         let mut levels = levels(nodes, &kinds);
         sink(nodes, &kinds, &mut levels);
         let clusters = clusters(nodes, &kinds, &levels);
-        let users = users(nodes);
         let mut is_stable = true;
         for cluster in &clusters {
             if !gains(nodes, &users, cluster, threshold) {

@@ -73,6 +73,45 @@ def collect(
     }
 
 
+def nothing() -> dict[str, Any]:
+    """The values of the report of a module of which nothing is compiled."""
+    cache = {"capture": "off", "code": "off", "weights": "off", "counts": extension.cache_counts()}
+    return {
+        **dict.fromkeys(_SUMMED, 0),
+        **{name: {} for name in _JOINED},
+        "cache": cache, "specializations": 0, "coverage": 0.0, "fallbacks": [], "dims": {}, "facts": [], "fixed": [],
+        "asked_at": {}, "peak_arena_bytes": 0, "calls": 0, "target": None,
+    }  # fmt: skip
+
+
+def summed(rows: list[dict[str, Any]], left: int, calls: int) -> dict[str, Any]:
+    """The values of one report for parts of a module that are compiled apart;
+    the framework runs ``left`` operations between them.
+    """
+    report = nothing()
+    for row in rows:
+        for name in _SUMMED:
+            report[name] += row.get(name, 0)
+        for name in _JOINED:
+            for key, value in row.get(name, {}).items():
+                report[name][key] = round(report[name].get(key, 0) + value, 3)
+        report["target"] = row["target"] or report["target"]
+        report["peak_arena_bytes"] = max(report["peak_arena_bytes"], row["peak_arena_bytes"])
+    compiled = sum(row["operations"] * row["coverage"] for row in rows)
+    report["operations"] += left
+    report["coverage"] = round(compiled / report["operations"], 4) if report["operations"] else 0.0
+    report["calls"] = calls
+    return report
+
+
+#: Numbers of a report that add up over parts, and tables whose numbers do.
+_SUMMED = (
+    "compiles", "cache_hits", "clusters", "operations", "kernels", "versions", "weight_bytes", "prepared_weight_bytes",
+    "held_weight_bytes", "unreleased_weight_bytes",
+)  # fmt: skip
+_JOINED = ("kernels_by_kind", "stages_ms")
+
+
 def _weights(plain: int, native: dict[str, Any]) -> dict[str, int]:
     """Bytes of the model's weights, of those in a prepared form,
     and what is held with and without ``release_weights``.

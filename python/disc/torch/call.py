@@ -15,7 +15,8 @@ import sympy
 import torch
 from torch.autograd import forward_ad
 
-from ..core.errors import Error
+from ..core import extension
+from ..core.errors import DimError, Error
 from ..core.signature import Check, Signature
 from .capture.captured_program import CapturedProgram
 from .compat import children_of
@@ -36,8 +37,15 @@ class Call:
         self.arguments: Arguments = captured.arguments
         self.signature = _signature(captured)
         self.dtypes = captured.dtypes
-        self.training = module.training
         self.parameters = Parameters(module)
+        #: Dims that the user named, and axes that the user fixed, as errors name them.
+        self._stated = {*captured.plan.declared()} | {
+            f"axis {axis} of {name}"
+            for name, row in zip(self.arguments.tensor_names, captured.plan.axes, strict=True)
+            for axis, size in enumerate(row)
+            if isinstance(size, int)
+        }
+        self._facts = [extension.fact(text) for text in self.signature.facts]
         args, kwargs = children_of(self.arguments.spec)
         slots = [
             *zip(self.parameters.first(args.num_children), children_of(args), strict=True),
@@ -54,10 +62,7 @@ class Call:
 
     def tensors(self, args: tuple, kwargs: dict) -> list[torch.Tensor]:
         """The flat tensors of a call."""
-        if len(args) == self._positional and tuple(kwargs) == self._keywords:
-            leaves = [*args, *kwargs.values()]
-        else:
-            leaves = self._flatten(args, kwargs)
+        leaves = self.leaves(args, kwargs)
         for t in leaves:
             if type(t) not in PLAIN or t.is_neg():
                 self.explain(leaves)
@@ -66,6 +71,12 @@ class Call:
         if forward_ad._current_level >= 0:
             self._refuse_tangents(leaves)
         return leaves
+
+    def leaves(self, args: tuple, kwargs: dict) -> list[torch.Tensor]:
+        """The flat tensors of a call, unchecked."""
+        if len(args) == self._positional and tuple(kwargs) == self._keywords:
+            return [*args, *kwargs.values()]
+        return self._flatten(args, kwargs)
 
     def _flatten(self, args: tuple, kwargs: dict) -> list[torch.Tensor]:
         """The general path: any mix of positional and keyword arguments,
@@ -150,6 +161,27 @@ class Call:
             raise self.signature.check_error(broken, size)
 
     # Errors.
+
+    def is_stated(self, error: DimError) -> bool:
+        """Returns true if a size breaks what the user said of it with ``dims=``."""
+        return not self._stated.isdisjoint(error.dims or ())
+
+    def fits(self, leaves: list) -> bool:
+        """Returns true if ``explain`` has nothing to say about the tensors of a call:
+        the check of calls that do not begin in compiled code, which checks them itself.
+        """
+        grad = torch.is_grad_enabled()
+        for t, dtype, row in zip(leaves, self.dtypes, self.signature.dims, strict=True):
+            if t.dtype is not dtype or t.dim() != len(row) or t.device.type != "cpu" or t.is_conj():
+                return False
+            if t.layout is not torch.strided or (grad and t.requires_grad):
+                return False
+        sizes: dict[str, int] = {}
+        for t, row in zip(leaves, self.signature.dims, strict=True):
+            for dim, size in zip(row, t.shape, strict=True):
+                if size != (int(dim) if dim.isdigit() else sizes.setdefault(dim, size)):
+                    return False
+        return all(fact.holds(sizes) is not False for fact in self._facts)
 
     def explain(self, leaves: list) -> None:
         """Raises what is wrong with the tensors of a call; returns if nothing is."""

@@ -1,7 +1,7 @@
 //! Keeps updates of inputs that an entry writes to apart from other ops: a group of its own writes
 //! the part that such an update replaces, and a larger group all of the input.
 //!
-//! What is computed to be written there may be in the group, unless it reads the input too.
+//! The group may compute the values that it writes there, unless it reads the input for them.
 use super::{form::Candidate, legality::Role};
 use disc_ir::{Function, Inst, OpKind, Value};
 use std::collections::HashSet;

@@ -35,7 +35,8 @@ from ..decompositions.lookup import Serves, serves_all
 from ..graph.changes import Change
 from ..graph.exported import Traced
 from ..overrides import arithmetic, patches, reached, texts, transformer  # noqa: F401 (they register overrides)
-from ..overrides.registry import is_active, overridden
+from ..overrides.registry import overridden
+from ..overrides.silence import silenced
 from ..overrides.squeeze import SQUEEZES
 from ..pytree import kv_caches
 from ..pytree.arguments import Arguments, flatten_arguments
@@ -167,12 +168,14 @@ def capture(
     held = set(kv_caches.leaves_of_caches(arguments.spec))
     tensors = [t.contiguous() if i in held else t for i, t in zip(arguments.tensors, tensors, strict=True)]
     plan = DimPlan.read(dims, arguments.tensor_names, [t.shape for t in tensors])
-    with _LOCK, _quiet(), overridden("capture"), torch.no_grad():
-        captured = _first_success(module, arguments, tensors, plan, serves)
-    if captured.changes:
-        with _LOCK, _quiet():
-            kept_state.settle(captured, module, arguments, tensors)
-    reached.forget(module)
+    try:
+        with _LOCK, _quiet(), overridden("capture"), torch.no_grad():
+            captured = _first_success(module, arguments, tensors, plan, serves)
+        if captured.changes:
+            with _LOCK, _quiet():
+                kept_state.settle(captured, module, arguments, tensors)
+    finally:
+        reached.forget(module)
     captured.milliseconds = (time.perf_counter() - start) * 1e3
     return captured
 
@@ -191,29 +194,9 @@ def _first_success(module, arguments: Arguments, tensors, plan: DimPlan, serves:
         logging.getLogger(__name__).info("traced by torch.export: %s", reason)
         below = isinstance(reason, Transformed)
         tracer = functools.partial(exported, serves=serves, below_transforms=below)
-        try:
-            captured = _attempts(module, arguments, tensors, plan, tracer, caches)
-        except Error as refused:
-            if refused.code == "E0404" and refused.__cause__ is not None:
-                refused.help = _help_of(module, arguments, tensors)
-            raise
+        captured = _attempts(module, arguments, tensors, plan, tracer, caches)
         captured.by = "export"
         return captured
-
-
-def _help_of(module, arguments: Arguments, tensors) -> str:
-    """The help for a trace that failed: the module may fail on the example itself."""
-    try:
-        args, kwargs = arguments.rebuild([t.clone() for t in tensors])
-        with side_effects.as_it_was(module), torch.no_grad(), torch.random.fork_rng(devices=[]):
-            side_effects.copied(module, [name for name, _ in module.named_buffers()])
-            module(*args, **kwargs)
-    except Exception as error:
-        return f"without disc the module fails on the example too: {type(error).__name__}: {error}"
-    return (
-        "the module runs eagerly on the example; a trace passes tensors without values and sizes that are no "
-        "numbers, and the original error is the cause of this one"
-    )
 
 
 def _check_examples(arguments: Arguments, tensors: list[torch.Tensor]) -> None:
@@ -307,26 +290,13 @@ def _quiet():
     """No garbage collection (a tenth of the time), and no advice about our choice of sizes."""
     collecting = gc.isenabled()
     gc.disable()
-    loggers = [logging.getLogger(name) for name in _NOISY]
-    silence = _Silence()
-    for logger in loggers:
-        logger.addFilter(silence)
     try:
-        with overridden("quiet"), warnings.catch_warnings():
+        with silenced(_NOISY), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
     finally:
-        for logger in loggers:
-            logger.removeFilter(silence)
         if collecting:
             gc.enable()
-
-
-class _Silence(logging.Filter):
-    """Drops what the capturing thread logs."""
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        return not is_active("quiet")
 
 
 def _read(traced: Traced, entry: _Entry, arguments: Arguments, plan: DimPlan) -> CapturedGraph:

@@ -37,7 +37,7 @@ class CapturedProgram:
     program: Program
     #: The ops: a builder of the extension, or the text of a module.
     source: Any
-    #: Who traced the module: "disc" or "export".
+    #: The tracer of the module: "disc" or "export".
     by: str = "disc"
     #: Milliseconds that capture and lowering took.
     stages: dict[str, float] = field(default_factory=dict)

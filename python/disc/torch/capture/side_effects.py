@@ -248,6 +248,19 @@ def _put(module: torch.nn.Module, name: str, t: torch.Tensor) -> None:
                     table[other] = t
 
 
+def eager_failure(module: torch.nn.Module, arguments, tensors) -> Exception | None:
+    """Returns the error that the module itself raises for an example, or None: it runs on copies of
+    the inputs and of its buffers.
+    """
+    with as_it_was(module):
+        copied(module, [name for name, _ in module.named_buffers()])
+        try:
+            _results(module, arguments, tensors)
+        except Exception as error:
+            return error
+    return None
+
+
 def _results(module, arguments, tensors) -> list:
     args, kwargs = arguments.rebuild([t.clone() for t in tensors])
     with torch.no_grad(), torch.random.fork_rng(devices=[]):

@@ -18,8 +18,7 @@ from ...core.options import Options
 from ...core.progress import Progress
 from ..pytree.parameters import Parameters
 from . import ladder
-from .by_dynamo import DynamoEntry
-from .entry import EagerEntry, Entry, Refused, refreshed
+from .entry import EagerEntry, Entry, GraphEntry, Refused, refreshed
 from .forms import Form, Forms
 from .variants import Variants
 from .verify import Verification
@@ -45,15 +44,26 @@ class Dispatcher:
         self.verification = Verification(options.verify) if options.verify else None
         #: Served the last call, and is asked first.
         self.last: Entry | None = None
-        #: Addresses of storages that compiled code reads.
-        self.read_at: set[int] = set()
+        #: Serves the forms beyond the most, once there are some.
+        self._overflow: EagerEntry | None = None
         self._is_part = is_part
         self._lock = threading.RLock()
 
     # Calls.
 
     def serve(self, args: tuple, kwargs: dict):
-        """Serves a call that the last entry did not serve."""
+        """The result of a call."""
+        last = self.last
+        if (
+            last is not None
+            and not torch._C._is_any_autocast_enabled()
+            and torch._C._get_tracing_state() is None
+            and not torch._C._len_torch_dispatch_stack()
+        ):
+            try:
+                return last.run(args, kwargs)
+            except Refused:
+                pass
         if _is_traced(args, kwargs):
             return self.original()(*args, **kwargs)
         if self.verification is not None and self.verification.is_open():
@@ -76,16 +86,19 @@ class Dispatcher:
         return self._refused(form, refused.error, args, kwargs)
 
     def _remember(self, entry: Entry, form: Form) -> None:
+        """Asks an entry first that refuses calls of other forms."""
         is_verified = self.verification is not None and self.verification.is_open()
-        is_plain = form.is_without_autocast() and not is_verified
-        self.last = entry if is_plain and not isinstance(entry, EagerEntry) else None
+        is_first = isinstance(entry, GraphEntry) and form.autocast is None and not is_verified
+        self.last = entry if is_first else None
 
     def _refused(self, form: Form, error: Error, args: tuple, kwargs: dict):
         """Serves a call that breaks a fact of what was compiled: by torch."""
-        if self.options.fallback == "error" or (isinstance(error, DimError) and self.dims is not None):
+        first = form.entries[0]
+        is_fact = isinstance(error, DimError) and isinstance(first, GraphEntry)
+        if self.options.fallback == "error" or (is_fact and first.call.is_stated(error)):
             raise error
-        form.eager[error.message] = form.eager.get(error.message, 0) + 1
-        if isinstance(error, DimError):
+        form.note_eager(error)
+        if is_fact:
             self.variants.offer(self, form, error, args, kwargs)
         return self.original()(*args, **kwargs)
 
@@ -109,23 +122,21 @@ class Dispatcher:
     def _compile(self, key: tuple, args: tuple, kwargs: dict, is_example: bool = False) -> Form:
         if self.options.fallback == "error" and self.forms.held and not is_example:
             self._object(args, kwargs)
-        form = Form(key)
         if len(self.forms.held) >= MOST_FORMS:
-            error = Error(f"{MOST_FORMS} forms of call were compiled, and no more are", code="E0601")
-            form.entries.append(EagerEntry(self.original, error))
-        else:
-            form.entries.append(self.build(args, kwargs, self.dims))
+            if self._overflow is None:
+                error = Error(f"{MOST_FORMS} forms of call were compiled, and no more are", code="E0601")
+                self._overflow = EagerEntry(self.original, error)
+            return Form(key, [self._overflow])
+        form = Form(key, [self.build(args, kwargs, self.dims, is_example)])
         self.forms.held.append(form)
         return form
 
-    def build(self, args: tuple, kwargs: dict, dims) -> Entry:
+    def build(self, args: tuple, kwargs: dict, dims, is_example: bool = False) -> Entry:
         """Compiles the form of a call."""
-        asked = ladder.Request(self.original, args, kwargs, dims, self.options)
+        asked = ladder.Request(self.original, args, kwargs, dims, self.options, is_example)
         asked.part = None if self._is_part else self._part
         with Progress(self.options, self.name) as stage:
-            entry = ladder.build(asked, stage)
-        self.read_at.update(entry.addresses())
-        return entry
+            return ladder.build(asked, stage)
 
     def _part(self, module: torch.nn.Module) -> Dispatcher:
         return Dispatcher(lambda: module, None, self.options, is_part=True)
@@ -133,8 +144,8 @@ class Dispatcher:
     def _object(self, args: tuple, kwargs: dict) -> None:
         """Raises the first form's objection to a call of another one."""
         first = self.forms.held[0]
-        if first.key[0] is not self.training:
-            mode = "training" if first.key[0] else "evaluation"
+        if first.training is not self.training:
+            mode = "training" if first.training else "evaluation"
             raise Error(
                 f"the module was compiled in {mode} mode",
                 code="E0601",
@@ -154,32 +165,31 @@ class Dispatcher:
         """All that was compiled, in order."""
         return [entry for form in self.forms.held for entry in form.entries]
 
+    def overflow(self) -> list[Entry]:
+        """The entry of the forms beyond the most, if there are some."""
+        return [self._overflow] if self._overflow is not None else []
+
     def forget(self) -> None:
         """Drops what was compiled: each form is compiled anew when it is called."""
         with self._lock:
             self.last, self.forms, self.variants = None, Forms(self.forms.parameters), Variants()
-            self.read_at.clear()
 
     # Weights.
+
+    def reads(self, address: int) -> bool:
+        """Returns true if compiled code reads the storage at an address."""
+        return any(entry.reads(address) for entry in self.entries())
 
     def refresh(self) -> None:
         """Reads the weights of the original again and prepares them for the compiled code."""
         module = self.original()
-        fresh = [(entry, refreshed(entry, module)) for entry in self.entries()]
-        self._use(fresh)
+        for entry, weights in [(entry, refreshed(entry, module)) for entry in self.entries()]:
+            entry.use(weights)
 
     def copy_weights(self) -> None:
         """Copies take the place of the weights: their memory is about to be freed."""
-        entries = self.entries()
-        self._use([(e, [(name, t.clone()) for name, t in e.weights()]) for e in entries])
-
-    def _use(self, fresh: list[tuple[Entry, list[tuple[str, torch.Tensor]]]]) -> None:
-        self.read_at.clear()
-        for entry, weights in fresh:
-            entry.use(weights)
-            if isinstance(entry, DynamoEntry):
-                entry.refresh()
-            self.read_at.update(entry.addresses())
+        for entry in self.entries():
+            entry.copy_weights()
 
     def report_values(self) -> dict[str, Any]:
         from . import reports

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ...core import extension
 from ...core.errors import CompileError, Error
-from ...core.report import collect
+from ...core.report import collect, summed
 from ..call import Call
 from ..capture.captured_program import CapturedProgram
 from ..pytree.result import Result
@@ -35,12 +34,8 @@ class Refused(Exception):
 class Entry:
     """Serves one form of call."""
 
-    #: Who captured the module: "disc", "export", "dynamo" or "none".
+    #: The tracer that captured the module: "disc", "export", "dynamo" or "none".
     captured_by = "none"
-    compiles = 0
-    #: Modes that the module was compiled in.
-    training: bool
-    autocast: tuple
 
     def run(self, args: tuple, kwargs: dict) -> Any:
         """The result of a call; raises Refused if it does not serve it."""
@@ -50,9 +45,9 @@ class Entry:
         """The weights that compiled code reads in place."""
         return []
 
-    def addresses(self) -> list[int]:
-        """Addresses of the storages that compiled code reads."""
-        return [t.untyped_storage().data_ptr() for _, t in self.weights()]
+    def reads(self, address: int) -> bool:
+        """Returns true if compiled code reads the storage at an address."""
+        return False
 
     def changed(self) -> list[str]:
         """The parameters and buffers that calls change."""
@@ -60,6 +55,10 @@ class Entry:
 
     def use(self, weights: list[tuple[str, torch.Tensor]]) -> None:
         """Reads these weights from here on."""
+
+    def copy_weights(self) -> None:
+        """Reads copies of the weights from here on: their memory is about to be freed."""
+        self.use([(name, t.clone()) for name, t in self.weights()])
 
     def report_values(self) -> dict[str, Any]:
         """The values of the report that this entry knows."""
@@ -70,37 +69,61 @@ class Entry:
         return []
 
 
-class CompiledEntry(Entry):
+class GraphEntry(Entry):
+    """Serves the calls of which ``call`` knows the tensors, by a graph that disc captured."""
+
+    def __init__(self, call: Call, report: dict):
+        self.call = call
+        self.captured_by = report["captured_by"]
+        self._stages, self._cache = report["stages"], report["cache"]
+        self._addresses: frozenset[int] = frozenset()
+
+    def tensors(self, args: tuple, kwargs: dict) -> list[torch.Tensor]:
+        """The flat tensors of a call; raises Refused if they are of another form."""
+        try:
+            return self.call.tensors(args, kwargs)
+        except Error as error:
+            raise Refused(error) from None
+
+    def explain(self, tensors: list[torch.Tensor]) -> None:
+        """Raises Refused if tensors are not those that the graph serves."""
+        try:
+            self.call.explain(tensors)
+        except Error as error:
+            raise Refused(error) from None
+
+    def reads(self, address: int) -> bool:
+        return address in self._addresses
+
+    def _note_addresses(self) -> None:
+        self._addresses = frozenset(t.untyped_storage().data_ptr() for _, t in self.weights())
+
+
+class CompiledEntry(GraphEntry):
     """A module compiled whole."""
 
     def __init__(self, request, call: Call, captured: CapturedProgram, executable, report: dict):
-        self.call = call
+        super().__init__(call, report)
         self.executable = executable
         #: None for a module whose calls change nothing.
         self.state = State.of(request.original, captured.program, captured.arguments.tensor_names)
         self._weights = [(name, t.detach()) for name, t in captured.program.weights]
         self._result = Result(captured.program.outputs, captured.out_spec)
         self._operations = captured.program.operations
-        self._bytes = sum(t.numel() * t.element_size() for _, t in self._weights)
-        self._stages, self._cache = report["stages"], report["cache"]
-        self.captured_by = report["captured_by"]
-        self.compiles = 1
-        self._addresses = super().addresses()
+        self._bytes = bytes_of(self._weights)
+        self._note_addresses()
         if request.options.release_weights:
             self._weights = []
 
     def run(self, args: tuple, kwargs: dict):
-        try:
-            tensors = self.call.tensors(args, kwargs)
-        except Error as error:
-            raise Refused(error) from None
+        tensors = self.tensors(args, kwargs)
         held = self._held(tensors) if self.state is not None else None
         try:
             outputs = self.executable.run(tensors if held is None else held.given)
         except Exception as error:
             # The native check is quick; the Python one says it in torch's words. It raises unless
             # the inputs are right.
-            self._explain(tensors)
+            self.explain(tensors)
             if isinstance(error, Error):
                 raise
             raise CompileError(f"the compiled module failed: {error}") from error
@@ -115,17 +138,8 @@ class CompiledEntry(Entry):
         except Error as error:
             raise Refused(error) from None
 
-    def _explain(self, tensors: list) -> None:
-        try:
-            self.call.explain(tensors)
-        except Error as error:
-            raise Refused(error) from None
-
     def weights(self) -> list[tuple[str, torch.Tensor]]:
         return self._weights
-
-    def addresses(self) -> list[int]:
-        return self._addresses
 
     def changed(self) -> list[str]:
         return self.state.changed if self.state is not None else []
@@ -133,7 +147,7 @@ class CompiledEntry(Entry):
     def use(self, weights: list[tuple[str, torch.Tensor]]) -> None:
         self.executable.set_weights(weights)
         self._weights = weights
-        self._addresses = super().addresses()
+        self._note_addresses()
 
     def report_values(self) -> dict[str, Any]:
         return collect(
@@ -146,26 +160,20 @@ class CompiledEntry(Entry):
         )
 
 
-class PartitionedEntry(Entry):
+class PartitionedEntry(GraphEntry):
     """A module of which torch runs some ops, between clusters that disc compiled."""
 
     def __init__(self, call: Call, captured: CapturedProgram, parts: PartitionedProgram, report: dict):
-        self.call = call
+        super().__init__(call, report)
         self.parts = parts
         self._make = Result([], captured.out_spec).make
-        self._check = _entry_check(call)
-        self._stages, self._cache = report["stages"], report["cache"]
-        self.captured_by = report["captured_by"]
-        self.compiles = len(parts.clusters)
         self.calls = 0
+        self._note_addresses()
 
     def run(self, args: tuple, kwargs: dict):
-        try:
-            tensors = self.call.tensors(args, kwargs)
-            if not self._check(tensors):
-                self.call.explain(tensors)
-        except Error as error:
-            raise Refused(error) from None
+        tensors = self.tensors(args, kwargs)
+        if not self.call.fits(tensors):
+            self.explain(tensors)
         self.calls += 1
         if torch._C._is_any_autocast_enabled():
             # Its casts are ops of the graph.
@@ -174,26 +182,43 @@ class PartitionedEntry(Entry):
         return self._make(self.parts.run(tensors))
 
     def weights(self) -> list[tuple[str, torch.Tensor]]:
-        held: dict[str, torch.Tensor] = {}
-        for cluster in self.parts.clusters:
-            held |= dict(cluster.program.program.weights)
-        for name, variable in self.parts.weights.items():
-            held[name] = self.parts.run.__globals__[variable]
-        return [(name, t.detach()) for name, t in held.items()]
+        return self.parts.held_weights()
 
     def use(self, weights: list[tuple[str, torch.Tensor]]) -> None:
-        held = dict(weights)
-        for cluster in self.parts.clusters:
-            names = [name for name, _ in cluster.program.program.weights]
-            cluster.executable.set_weights([(name, held[name]) for name in names])
-            cluster.program.program.weights[:] = [(name, held[name]) for name in names]
-        self.parts.use(held)
+        self.parts.use(dict(weights))
+        self._note_addresses()
 
     def changed(self) -> list[str]:
         return self.parts.changed
 
     def report_values(self) -> dict[str, Any]:
-        return _joined(self)
+        clusters, signature = self.parts.clusters, self.call.signature
+        rows = [
+            collect(
+                made.executable,
+                signature,
+                stages={},
+                capture_cache=self._cache,
+                operations=made.program.program.operations,
+                weight_bytes=bytes_of(made.program.program.weights),
+            )
+            for made in clusters
+        ]
+        report = {**rows[0], **summed(rows, sum(left.computes for left in self.parts.left), self.calls)}
+        stages = {**self._stages, **{k: v for k, v in report["stages_ms"].items() if k != "total"}}
+        report["stages_ms"] = {**stages, "total": round(sum(stages.values()), 3)}
+        for name in ("dims", "facts", "fixed", "asked_at", "cache"):
+            report[name] = rows[0][name]
+        report["parts"] = [
+            {
+                "operations": row["operations"],
+                "kernels": row["kernels"],
+                "inputs": len(made.cluster.taken),
+                "outputs": len(made.cluster.given),
+            }
+            for made, row in zip(clusters, rows, strict=True)
+        ]
+        return report
 
     def fallbacks(self) -> list[dict[str, Any]]:
         return [
@@ -216,48 +241,13 @@ class EagerEntry(Entry):
         return self._original()(*args, **kwargs)
 
     def fallbacks(self) -> list[dict[str, Any]]:
-        reason = str(self.error.message).strip() or self.error.code
-        return [
-            {
-                "op": self.error.op or "module",
-                "reason": reason,
-                "source": None,
-                "calls": self.calls,
-                "code": self.error.code,
-            }
-        ]
+        error = self.error
+        reason = error.message.strip() or error.code
+        return [{"op": error.op or "module", "reason": reason, "source": None, "calls": self.calls}]
 
 
-def _entry_check(call: Call) -> Callable[[list], bool]:
-    """A quick check of the tensors of a call: types, ranks, sizes and facts."""
-    dims, dtypes = call.signature.dims, call.dtypes
-    facts = [(f, sorted(f.symbols())) for f in map(extension.fact, call.signature.facts)]
-    first: dict[str, tuple[int, int]] = {}
-    fixed, equal = [], []
-    for i, row in enumerate(dims):
-        for axis, dim in enumerate(row):
-            if dim.isdigit():
-                fixed.append((i, axis, int(dim)))
-            elif first.setdefault(dim, (i, axis)) != (i, axis):
-                equal.append((i, axis, *first[dim]))
-    asked = [(f, {s: first[s] for s in names}) for f, names in facts if all(s in first for s in names)]
-    kinds = [(dtype, len(row)) for dtype, row in zip(dtypes, dims, strict=True)]
-
-    def holds(tensors: list) -> bool:
-        grad = torch.is_grad_enabled()
-        for t, (dtype, rank) in zip(tensors, kinds, strict=True):
-            if t.dtype is not dtype or t.dim() != rank or t.is_conj() or t.device.type != "cpu":
-                return False
-            if t.layout is not torch.strided or (grad and t.requires_grad):
-                return False
-        if any(tensors[i].size(axis) != size for i, axis, size in fixed):
-            return False
-        if any(tensors[i].size(a) != tensors[j].size(b) for i, a, j, b in equal):
-            return False
-        sizes = ({s: tensors[i].size(axis) for s, (i, axis) in places.items()} for _, places in asked)
-        return all(f.holds(values) is not False for (f, _), values in zip(asked, sizes, strict=True))
-
-    return holds
+def bytes_of(weights: list[tuple[str, torch.Tensor]]) -> int:
+    return sum(t.numel() * t.element_size() for _, t in weights)
 
 
 def refreshed(entry: Entry, module: torch.nn.Module) -> list[tuple[str, torch.Tensor]]:
@@ -272,50 +262,3 @@ def refreshed(entry: Entry, module: torch.nn.Module) -> list[tuple[str, torch.Te
             )
         fresh.append((name, now))
     return fresh
-
-
-def _joined(entry: PartitionedEntry) -> dict[str, Any]:
-    """The report of several clusters as one."""
-    parts, signature = entry.parts, entry.call.signature
-    rows = [
-        collect(
-            made.executable, signature, stages={}, capture_cache=entry._cache, operations=made.operations,
-            weight_bytes=sum(t.numel() * t.element_size() for _, t in made.program.program.weights),
-        )
-        for made in parts.clusters
-    ]  # fmt: skip
-    joined = dict(rows[0])
-    for row in rows[1:]:
-        for name in _SUMMED:
-            if name in row:
-                joined[name] = joined.get(name, 0) + row[name]
-        for name in ("kernels_by_kind", "stages_ms"):
-            held = dict(joined.get(name, {}))
-            for key, value in row.get(name, {}).items():
-                held[key] = round(held.get(key, 0) + value, 3)
-            joined[name] = held
-        joined["peak_arena_bytes"] = max(joined.get("peak_arena_bytes", 0), row.get("peak_arena_bytes", 0))
-    stages = {**entry._stages, **{k: v for k, v in joined["stages_ms"].items() if k != "total"}}
-    joined["stages_ms"] = {**stages, "total": round(sum(stages.values()), 3)}
-    computed = sum(left.computes for left in parts.left)
-    operations = sum(made.operations for made in parts.clusters)
-    joined["clusters"] = len(rows)
-    joined["operations"] = operations + computed
-    joined["coverage"] = round(operations / max(operations + computed, 1), 4)
-    joined["calls"] = entry.calls
-    joined["parts"] = [
-        {
-            "operations": made.operations,
-            "kernels": row.get("kernels"),
-            "inputs": len(made.cluster.taken),
-            "outputs": len(made.cluster.given),
-        }
-        for made, row in zip(parts.clusters, rows, strict=True)
-    ]
-    return joined
-
-
-_SUMMED = (
-    "compiles", "cache_hits", "kernels", "versions", "weight_bytes", "prepared_weight_bytes", "held_weight_bytes",
-    "unreleased_weight_bytes",
-)  # fmt: skip

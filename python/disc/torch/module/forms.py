@@ -14,11 +14,20 @@ from typing import Any
 
 import torch
 
+from ...core.errors import Error
 from ..call import PLAIN
 from ..pytree import kv_caches
 from ..pytree.arguments import CONSTANTS
 from ..pytree.parameters import Parameters
 from .entry import Entry
+
+
+@dataclass
+class Eager:
+    """Says why torch served calls; the reason is that of the first one."""
+
+    reason: str
+    calls: int = 0
 
 
 @dataclass
@@ -29,13 +38,26 @@ class Form:
 
     key: tuple
     entries: list[Entry] = field(default_factory=list)
-    #: Calls that torch served, by the reason.
-    eager: dict[str, int] = field(default_factory=dict)
-    #: Why no further variant is compiled.
+    #: Calls that the entries refused, by the fact that they broke.
+    eager: dict[tuple, Eager] = field(default_factory=dict)
+    #: No further variant is compiled.
     is_closed: bool = False
 
-    def is_without_autocast(self) -> bool:
-        return self.key[1] is None
+    @property
+    def training(self) -> bool:
+        """The mode of the module."""
+        return self.key[0]
+
+    @property
+    def autocast(self) -> torch.dtype | None:
+        """The type that autocast converts to; None without it."""
+        return self.key[1]
+
+    def note_eager(self, error: Error) -> None:
+        """Counts a call that torch served, and why."""
+        # Messages have the sizes of the call: they would be as many as there are sizes.
+        key = (error.code, getattr(error, "fact", None), *(error.dims or ()))
+        self.eager.setdefault(key, Eager(error.message)).calls += 1
 
 
 class Forms:
@@ -48,7 +70,8 @@ class Forms:
     def key(self, training: bool, args: tuple, kwargs: dict) -> tuple:
         """The form of a call."""
         row = [training, autocast_state()]
-        for name, value in self.parameters.given(args, kwargs).items():
+        given = self.parameters.given(args, kwargs)
+        for name, value in sorted(given.items(), key=lambda item: str(item[0])):
             if type(value) in PLAIN:
                 row.append((name, None, (_kind(value),)))
                 continue
@@ -67,7 +90,8 @@ def autocast_state() -> torch.dtype | None:
 
 def _kind(leaf) -> tuple[Any, ...]:
     if isinstance(leaf, torch.Tensor):
-        return torch.Tensor, type(leaf), leaf.dtype, leaf.dim(), leaf.device.type, leaf.layout
+        kind = torch.Tensor if type(leaf) in PLAIN else type(leaf)
+        return kind, leaf.dtype, leaf.dim(), leaf.device.type, leaf.layout
     if isinstance(leaf, (float, complex)):
         return type(leaf), repr(leaf)
     return type(leaf), leaf if isinstance(leaf, CONSTANTS) else None

@@ -35,7 +35,13 @@ class Request:
     """A form of call that is to be compiled: the module, an example, and what the user wants."""
 
     def __init__(
-        self, original: Callable[[], torch.nn.Module], args: tuple, kwargs: dict, dims, options: Options
+        self,
+        original: Callable[[], torch.nn.Module],
+        args: tuple,
+        kwargs: dict,
+        dims,
+        options: Options,
+        is_example: bool,
     ):
         self.original = original
         self.module = original()
@@ -43,6 +49,8 @@ class Request:
         self.kwargs = kwargs
         self.dims = dims
         self.options = options
+        #: The user gave it as an example, and it is no call.
+        self.is_example = is_example
         #: The captured graph, once there is one, and whether all of it could be lowered.
         self.graph = None
         self.is_lowered = False
@@ -55,33 +63,72 @@ def build(request: Request, stage: Callable[[str], None]) -> Entry:
     strict = request.options.fallback == "error"
     try:
         arguments, tensors = flatten_arguments(request.module, request.args, request.kwargs)
-    except Error as error:
+    except Exception as error:
         if strict:
             raise
-        return EagerEntry(request.original, error)
+        return EagerEntry(request.original, _as_error(error))
     # What is wrong with ``dims`` is the user's to mend.
     DimPlan.read(request.dims, arguments.tensor_names, [t.shape for t in tensors])
     try:
         return _whole(request, stage)
-    except Error as error:
-        if strict or not _falls(error, request):
+    except Exception as error:
+        cause = _as_error(error)
+        if (strict or request.is_example) and _fails_without_disc(request, cause, arguments, tensors):
+            raise cause from error.__cause__
+        if strict or not _falls(cause, request):
             raise
-        cause = error
+    return _below(request, cause, tensors, stage)
+
+
+def _below(request: Request, cause: Error, tensors: list[torch.Tensor], stage) -> Entry:
+    """Makes what serves a module that is not compiled whole, because of ``cause``."""
+    name = type(request.module).__name__
+    _LOG.info("%s is not compiled whole: %s", name, cause)
     if request.graph is not None:
         try:
-            entry = _in_parts(request, stage)
-            if entry is not None:
+            if (entry := _in_parts(request, stage)) is not None:
                 return entry
-        except Error as error:
-            _LOG.info("%s cannot be compiled in parts: %s", type(request.module).__name__, error)
-    elif request.part is not None and _is_served_by_dynamo(tensors):
+        except Exception as error:
+            _LOG.info("%s is not compiled in parts: %s", name, error)
+    elif request.part is not None and _is_served_by_dynamo(request, tensors):
         stage("split by dynamo")
-        return DynamoEntry(request.original, cause, request.options, request.part)
+        return DynamoEntry(request.original, cause, request.part)
     return EagerEntry(request.original, cause)
 
 
-def _is_served_by_dynamo(tensors: list[torch.Tensor]) -> bool:
-    """Returns true if all inputs are dense tensors on the CPU: of others disc compiles nothing."""
+def _as_error(error: Exception) -> Error:
+    """An error of disc for what may be a fault of disc's, or of code that it reads."""
+    if isinstance(error, Error):
+        return error
+    made = CompileError(f"{type(error).__name__}: {error}")
+    made.__cause__ = error
+    return made
+
+
+def _fails_without_disc(request: Request, error: Error, arguments, tensors: list[torch.Tensor]) -> bool:
+    """Returns true if the module itself fails on the example; the help of ``error`` says so."""
+    if error.code != "E0404" or error.__cause__ is None:
+        return False
+    from ..capture.side_effects import eager_failure
+
+    failure = eager_failure(request.module, arguments, tensors)
+    if failure is not None:
+        error.help = f"without disc the module fails on the example too: {type(failure).__name__}: {failure}"
+        return True
+    error.help = (
+        "the module runs eagerly on the example; a trace passes tensors without values and sizes that are no "
+        "numbers, and the original error is the cause of this one"
+    )
+    return False
+
+
+def _is_served_by_dynamo(request: Request, tensors: list[torch.Tensor]) -> bool:
+    """Returns true if all inputs are dense tensors on the CPU: of others disc compiles nothing.
+
+    Dynamo holds the module, which may go away with ``release_weights``.
+    """
+    if request.options.release_weights:
+        return False
     return all(type(t) in PLAIN and t.device.type == "cpu" and t.layout is torch.strided for t in tensors)
 
 
@@ -115,12 +162,7 @@ def _whole(request: Request, stage) -> CompiledEntry:
         if is_likely_there and asked.found is None:
             # Another program's, most likely.
             ahead.enter_context(extension.memory_ahead(needed))
-        try:
-            captured = _captured(asked, request)
-        except Exception as error:
-            if isinstance(error, Error) or options.fallback == "error":
-                raise
-            raise CompileError(f"{type(error).__name__}: {error}") from error
+        captured = _captured(asked, request)
         request.is_lowered = True
         stage("compile")
         artifact = extension.compile_function(

@@ -38,8 +38,8 @@ def optimize(
     ``"static"`` fixes all sizes to the example's. An example size of 0 or 1 fixes nothing, unless
     it is broadcast against another size, or the model branches on it (``if x.shape[0] == 1``): it
     stays what it is then, and ``disc.report`` says so, with the line of the model. A call that
-    breaks what ``dims`` says is an error; one that breaks what the model implied is served by
-    torch, and by a further compilation if it comes again.
+    breaks a fact about a dim that ``dims`` names or fixes is an error; one that breaks another fact
+    that the model implied is served by torch, and by a further compilation if it comes again.
 
     The result computes what ``module`` computes, in the mode that it is in. It reads the weights
     once: ``load_state_dict`` on the result, or ``refresh()``, prepares them again; changes of the

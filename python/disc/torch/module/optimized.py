@@ -19,7 +19,6 @@ from ...core.report import Compiled
 from ..weights import watch
 from . import reports
 from .dispatcher import Dispatcher
-from .entry import Refused
 from .stand_in import StandInType, class_for
 
 
@@ -63,19 +62,7 @@ class OptimizedModule(torch.nn.Module, Compiled, metaclass=StandInType):
             or self._compiled_call_impl is not None
         ):
             return super().__call__(*args, **kwargs)
-        dispatcher = self.__dict__["_dispatcher"]
-        last = dispatcher.last
-        if (
-            last is not None
-            and not torch._C._is_any_autocast_enabled()
-            and torch._C._get_tracing_state() is None
-            and not torch._C._len_torch_dispatch_stack()
-        ):
-            try:
-                return last.run(args, kwargs)
-            except Refused:
-                pass
-        return dispatcher.serve(args, kwargs)
+        return self.__dict__["_dispatcher"].serve(args, kwargs)
 
     @property
     def forward(self):
@@ -133,7 +120,7 @@ class OptimizedModule(torch.nn.Module, Compiled, metaclass=StandInType):
         copies of the weights take their place.
         """
         dispatcher = self.__dict__["_dispatcher"]
-        if storage.data_ptr() not in dispatcher.read_at or self.__dict__["_original"]() is None:
+        if not dispatcher.reads(storage.data_ptr()) or self.__dict__["_original"]() is None:
             return
         if self.options.release_weights:
             raise Error(

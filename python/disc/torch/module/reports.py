@@ -2,23 +2,13 @@
 
 from __future__ import annotations
 
-import copy
 from typing import TYPE_CHECKING, Any
 
-from ...core import extension
-from .by_dynamo import DynamoEntry
-from .entry import CompiledEntry, EagerEntry, Entry
+from ...core.report import nothing
+from .entry import CompiledEntry, EagerEntry, Entry, GraphEntry
 
 if TYPE_CHECKING:
     from .dispatcher import Dispatcher
-
-#: The report of a module of which nothing is compiled.
-_NOTHING: dict[str, Any] = {
-    "compiles": 0, "cache_hits": 0, "specializations": 0, "clusters": 0, "coverage": 0.0, "kernels": 0,
-    "kernels_by_kind": {}, "versions": 0, "stages_ms": {"total": 0.0}, "dims": {}, "facts": [], "fixed": [],
-    "asked_at": {}, "operations": 0, "weight_bytes": 0, "prepared_weight_bytes": 0, "held_weight_bytes": 0,
-    "unreleased_weight_bytes": 0, "peak_arena_bytes": 0, "calls": 0, "target": None,
-}  # fmt: skip
 
 
 def values(dispatcher: Dispatcher) -> dict[str, Any]:
@@ -26,7 +16,7 @@ def values(dispatcher: Dispatcher) -> dict[str, Any]:
     over all forms where a sum is asked for.
     """
     forms = dispatcher.forms.held
-    entries = dispatcher.entries()
+    entries = [*dispatcher.entries(), *dispatcher.overflow()]
     compiled = [e for e in entries if not isinstance(e, EagerEntry)]
     rows = [entry.report_values() for entry in compiled]
     report = dict(rows[0]) if rows else nothing()
@@ -39,8 +29,8 @@ def values(dispatcher: Dispatcher) -> dict[str, Any]:
     report["fallbacks"] = [row for entry in entries for row in entry.fallbacks()]
     for form in forms:
         report["fallbacks"] += [
-            {"op": "call", "reason": reason, "source": None, "calls": calls}
-            for reason, calls in form.eager.items()
+            {"op": "call", "reason": left.reason, "source": None, "calls": left.calls}
+            for left in form.eager.values()
         ]
     if any(isinstance(entry, EagerEntry) for entry in entries):
         parts = [row["coverage"] * row["operations"] for row in rows]
@@ -49,37 +39,6 @@ def values(dispatcher: Dispatcher) -> dict[str, Any]:
     if dispatcher.verification is not None:
         report["verified"] = dispatcher.verification.to_dict()
     return report
-
-
-def summed(rows: list[dict[str, Any]], breaks: int, calls: int) -> dict[str, Any]:
-    """One report of the parts of a module."""
-    report = nothing()
-    for row in rows:
-        for name in _SUMMED:
-            report[name] += row[name]
-        for name in ("kernels_by_kind", "stages_ms"):
-            for key, value in row[name].items():
-                report[name][key] = round(report[name].get(key, 0) + value, 3)
-        report["target"] = row["target"] or report["target"]
-        report["peak_arena_bytes"] = max(report["peak_arena_bytes"], row["peak_arena_bytes"])
-    compiled = sum(row["operations"] * row["coverage"] for row in rows)
-    total = report["operations"] + breaks
-    report["coverage"] = round(compiled / total, 4) if total else 0.0
-    report["calls"] = calls
-    return report
-
-
-_SUMMED = (
-    "compiles", "cache_hits", "clusters", "operations", "kernels", "versions", "weight_bytes", "prepared_weight_bytes",
-    "held_weight_bytes", "unreleased_weight_bytes",
-)  # fmt: skip
-
-
-def nothing() -> dict[str, Any]:
-    """The report of a module of which nothing is compiled."""
-    made = copy.deepcopy(_NOTHING)
-    cache = {"capture": "off", "code": "off", "weights": "off", "counts": extension.cache_counts()}
-    return {**made, "cache": cache}
 
 
 def tree(dispatcher: Dispatcher) -> str:
@@ -93,7 +52,7 @@ def tree(dispatcher: Dispatcher) -> str:
 def _entry_line(entry: Entry) -> str:
     if isinstance(entry, EagerEntry):
         return f"run by torch: {entry.error.message.splitlines()[0]}"
-    if isinstance(entry, DynamoEntry):
+    if not isinstance(entry, GraphEntry):
         return f"{len(entry.parts)} parts between {len(entry.graph_breaks)} graph breaks of dynamo"
     signature = entry.call.signature
     inputs = ", ".join(

@@ -2,17 +2,13 @@
 
 ``type(fast)`` has what the class of the original has, since libraries look methods up there;
 ``isinstance`` and ``super()`` take a stand-in for an instance of that class, by its ``__class__``.
-What torch's base class has too, and special methods, which Python looks up on the class alone, are
-put into the class.
+Methods that torch's base class has too, and special methods, which Python looks up on the class
+alone, are put into the class.
 """
 
 from __future__ import annotations
 
-import weakref
-
 import torch
-
-_made: weakref.WeakKeyDictionary[type, type] = weakref.WeakKeyDictionary()
 
 
 class StandInType(type):
@@ -26,17 +22,18 @@ class StandInType(type):
 
 
 def class_for(kind: type, base: type) -> type:
-    """The subclass of ``base`` whose instances stand in for instances of ``kind``."""
-    if kind not in _made:
-        held: dict = {"_stands_for": kind, "__module__": base.__module__, "__doc__": kind.__doc__}
-        for owner in reversed(kind.__mro__):
-            if owner in torch.nn.Module.__mro__:
-                continue
-            for name, value in vars(owner).items():
-                if _is_looked_up(name, base):
-                    held[name] = _forwarded(name) if _is_special(name) else value
-        _made[kind] = StandInType(base.__name__, (base,), held)
-    return _made[kind]
+    """A subclass of ``base`` whose instances stand in for instances of ``kind``.
+
+    It is made anew each time: a table of them would keep every class of a model alive.
+    """
+    held: dict = {"_stands_for": kind, "__module__": base.__module__, "__doc__": kind.__doc__}
+    for owner in reversed(kind.__mro__):
+        if owner in torch.nn.Module.__mro__:
+            continue
+        for name, value in vars(owner).items():
+            if _is_looked_up(name, base):
+                held[name] = _forwarded(name) if _is_special(name) else value
+    return StandInType(base.__name__, (base,), held)
 
 
 def _forwarded(name: str):

@@ -2,6 +2,8 @@
 
 The first call that breaks a fact is torch's; the second one has a variant captured in the
 background, with its sizes, while torch serves it. A form has at most ``MOST`` of them.
+
+Invariant: a variant is never run to see if it serves a call, since calls may change state.
 """
 
 from __future__ import annotations
@@ -13,8 +15,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch.utils import _pytree as pytree
 
-from ...core.errors import DimError, Error
-from .entry import CompiledEntry, Refused
+from ...core.errors import DimError
+from .entry import GraphEntry, Refused
 from .forms import Form
 
 if TYPE_CHECKING:
@@ -25,65 +27,68 @@ _HITS = 2
 
 
 class Variants:
-    """Counts the facts that calls of one module break, and compiles variants."""
+    """Counts the facts that calls of one module break, and compiles one variant at a time."""
 
     def __init__(self):
         self._hits: dict[tuple, int] = {}
-        self._threads: list[threading.Thread] = []
+        self._thread: threading.Thread | None = None
 
     def offer(self, dispatcher: Dispatcher, form: Form, error: DimError, args: tuple, kwargs: dict) -> None:
         """Notes a call that was refused, and starts a compilation if it is worth one."""
         key = (id(form), error.fact, *(error.dims or ()))
         self._hits[key] = hits = self._hits.get(key, 0) + 1
-        if (
-            hits < _HITS
-            or form.is_closed
-            or len(form.entries) > MOST
-            or any(t.is_alive() for t in self._threads)
-        ):
+        is_busy = self._thread is not None and self._thread.is_alive()
+        if hits < _HITS or form.is_closed or len(form.entries) > MOST or is_busy:
             return
         self._hits[key] = 0
         copies = pytree.tree_map_only(torch.Tensor, lambda t: t.detach().clone(), (args, kwargs))
-        thread = threading.Thread(
-            target=_compile, args=(dispatcher, form, error, *copies), name="disc-variant"
-        )
-        self._threads.append(thread)
-        thread.start()
+        work = (dispatcher, form, error, *copies)
+        self._thread = threading.Thread(target=_compile, args=work, name="disc-variant")
+        self._thread.start()
 
     def wait(self) -> None:
-        """Waits for compilations that run."""
-        while self._threads:
-            self._threads.pop().join()
+        """Waits for a compilation that runs."""
+        if self._thread is not None:
+            self._thread.join()
 
 
 def _compile(dispatcher: Dispatcher, form: Form, error: DimError, args: tuple, kwargs: dict) -> None:
-    log = logging.getLogger("disc")
     try:
-        for dims in (None, _fixed(form, error, args, kwargs)):
-            entry = dispatcher.build(args, kwargs, dims)
-            if not isinstance(entry, CompiledEntry):
-                break
-            try:
-                entry.run(args, kwargs)
-            except Refused:
-                continue
-            form.entries.append(entry)
-            return
+        # Autocast is a state of the thread.
+        with torch.autocast("cpu", dtype=form.autocast, enabled=form.autocast is not None):
+            found = _serving(dispatcher, form, error, args, kwargs)
+    except Exception as failed:
+        logging.getLogger("disc").info("a variant of %s was not compiled: %s", dispatcher.name, failed)
+        found = None
+    if found is None:
         form.is_closed = True
-    except Error as failed:
-        log.info("a variant of %s could not be compiled: %s", dispatcher.name, failed)
-        form.is_closed = True
+    elif dispatcher.training is form.training:
+        form.entries.append(found)
 
 
-def _fixed(form: Form, error: DimError, args: tuple, kwargs: dict):
+def _serving(dispatcher, form: Form, error: DimError, args: tuple, kwargs: dict) -> GraphEntry | None:
+    """A new entry that serves the call; None if there is none."""
+    for dims in (None, _fixed(form, error, args, kwargs)):
+        entry = dispatcher.build(args, kwargs, dims)
+        if not isinstance(entry, GraphEntry):
+            return None
+        try:
+            entry.explain(entry.tensors(args, kwargs))
+        except Refused:
+            continue
+        return entry
+    return None
+
+
+def _fixed(form: Form, error: DimError, args: tuple, kwargs: dict) -> dict[int, dict[int, int]]:
     """``dims`` that fix the sizes that the broken fact is about."""
     first = form.entries[0]
-    assert isinstance(first, CompiledEntry), "a form with facts was compiled"
-    signature, tensors = first.call.signature, first.call.tensors(args, kwargs)
+    assert isinstance(first, GraphEntry), "an entry with facts has a graph"
+    names, rows = first.call.signature.names, first.call.signature.dims
     asked = set(error.dims or ())
     dims: dict[int, dict[int, int]] = {}
-    for i, (name, row) in enumerate(zip(signature.names, signature.dims, strict=True)):
-        for axis, dim in enumerate(row):
-            if dim in asked or f"axis {axis} of {name}" in asked:
-                dims.setdefault(i, {})[axis] = tensors[i].size(axis)
+    for i, t in enumerate(first.call.leaves(args, kwargs)):
+        for axis, dim in enumerate(rows[i]):
+            if dim in asked or f"axis {axis} of {names[i]}" in asked:
+                dims.setdefault(i, {})[axis] = t.size(axis)
     return dims

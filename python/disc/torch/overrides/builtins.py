@@ -211,8 +211,7 @@ def _spaces(module: torch.nn.Module) -> list[dict]:
         top = name.split(".")[0]
         found = vars(sys.modules[name]).values() if name in sys.modules else ()
         beside = {getattr(f, "__module__", None) for f in list(found) if callable(f)}
-        names |= {other for other in beside if isinstance(other, str) and other.split(".")[0] == top}
-    names = {name for name in names if not reached.is_beside_models(name)}
+        names |= {n for n in beside if not reached.is_left(n) and n.split(".")[0] == top}
     own = [vars(sys.modules[name]) for name in sorted(names) if name in sys.modules]
     return list({id(space): space for space in (*own, *reached.spaces(module))}.values())
 

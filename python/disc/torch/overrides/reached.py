@@ -43,18 +43,14 @@ _LEFT = _FRAMEWORKS | _STORES
 
 def is_left(module: Any) -> bool:
     """Returns true for a name of a module whose code is left as it is."""
-    return not isinstance(module, str) or module.partition(".")[0] in _LEFT
-
-
-def is_beside_models(module: str) -> bool:
-    """Returns true for the name of a module that sees no size of an input."""
+    if not isinstance(module, str) or module.partition(".")[0] in _LEFT:
+        return True
     return module.startswith(_BESIDE_MODELS)
 
 
 def spaces(module: torch.nn.Module) -> list[dict[str, Any]]:
-    """The globals of the functions that a module reaches and that may compute with sizes."""
-    found = _reached(module).spaces.values()
-    return [space for space in found if not is_beside_models(str(space.get("__name__")))]
+    """The globals of the functions that a module reaches."""
+    return list(_reached(module).spaces.values())
 
 
 def spaces_and_cells(module: torch.nn.Module) -> tuple[list[dict[str, Any]], list[types.CellType]]:

@@ -1,12 +1,15 @@
 """Cuts a cluster out of a captured graph, as a captured graph of its own.
 
 Its inputs are the tensors that come over its border, then one scalar for each size that no shape of
-these tells; its weights keep the names that they have in the module.
+these tells. A weight that calls change is an input too: what is computed of weights alone is
+computed once. The others keep the names that they have in the module.
 """
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
+from typing import Any
 
 import sympy
 import torch
@@ -14,6 +17,7 @@ from torch.utils import _pytree as pytree
 
 from ...core.dims import DimPlan
 from ..capture.capture import CapturedGraph
+from ..capture.captured_program import CapturedProgram
 from ..graph.exported import Traced
 from ..pytree.arguments import Arguments
 from ..symbolic.expressions import SYMBOLIC, expression
@@ -33,9 +37,19 @@ class Cluster:
     graph: CapturedGraph
 
 
+@dataclass
+class CompiledCluster:
+    """A cluster, what it was lowered to, and what runs it."""
+
+    cluster: Cluster
+    program: CapturedProgram
+    executable: Any
+
+
 def cut(whole: CapturedGraph, nodes: list[torch.fx.Node], given: list[torch.fx.Node]) -> Cluster:
     """The cluster of ``nodes``, which come in program order."""
-    weights = {node: (name, tensor) for node, name, tensor in whole.traced.weights}
+    changing = changing_weights(whole.traced)
+    weights = {node: (name, tensor) for node, name, tensor in whole.traced.weights if node not in changing}
     constants = dict(whole.traced.constants)
     graph = torch.fx.Graph(owning_module=whole.graph.owning_module)
     traced = Traced(graph, shape_env=whole.traced.shape_env)
@@ -61,15 +75,19 @@ def cut(whole: CapturedGraph, nodes: list[torch.fx.Node], given: list[torch.fx.N
             taken.append(node)
         return copy
 
-    for node in nodes:
-        copies[node] = graph.node_copy(node, copied)
+    with warnings.catch_warnings():
+        # torch advises against sizes as arguments.
+        warnings.simplefilter("ignore")
+        for node in nodes:
+            copies[node] = graph.node_copy(node, copied)
     missing = _sizes_apart(traced, [copies[node] for node in nodes])
     sizes = {symbol: _scalar(traced) for symbol in missing}
     graph.output(tuple(copies[node] for node in given))
     names = tuple(f"t{i}" for i in range(len(traced.inputs)))
     plan = DimPlan(tuple((None,) * node.meta["val"].dim() for node in traced.inputs))
-    arguments = Arguments(pytree.LeafSpec(), names, tuple(range(len(names))), {})
-    captured = CapturedGraph(arguments, plan, traced, pytree.LeafSpec(), whole.conditions, {}, sizes=sizes)
+    _, leaf = pytree.tree_flatten(None)
+    arguments = Arguments(leaf, names, tuple(range(len(names))), {})
+    captured = CapturedGraph(arguments, plan, traced, leaf, whole.conditions, {}, sizes=sizes)
     return Cluster(nodes, taken, missing, given, captured)
 
 
@@ -102,3 +120,25 @@ def symbols_of(data) -> set[sympy.Symbol]:
         elif isinstance(leaf, torch.fx.Node) and isinstance(leaf.meta.get("val"), SYMBOLIC):
             found |= leaf.meta["val"].node.expr.free_symbols
     return found
+
+
+def changing_weights(traced: Traced) -> set[torch.fx.Node]:
+    """The placeholders of parameters and buffers that calls write to or assign anew."""
+    written, assigned = set(traced.written()), set(traced.assigned)
+    return {node for node, name, _ in traced.weights if node in written or name in assigned}
+
+
+def kept_to_the_end(traced) -> set[torch.fx.Node]:
+    """The nodes that the graph returns, stores or assigns."""
+    values = [*traced.results, *(v for _, v in traced.stored), *(v for _, v in traced.assignments)]
+    return {v for v in values if isinstance(v, torch.fx.Node)}
+
+
+#: A size that depends on data is taken for that.
+_GUESS = 64
+
+
+def hint_of(size) -> int:
+    """The size that the example has."""
+    hint = size.node.hint if isinstance(size, torch.SymInt) else size
+    return _GUESS if hint is None else int(hint)

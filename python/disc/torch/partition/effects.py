@@ -18,6 +18,8 @@ import torch
 from ..graph.in_place import written_arguments
 from ..graph.randomness import draws
 
+_SHARES = "it shares memory with a tensor that is written in place"
+
 
 def raises(node: torch.fx.Node) -> bool:
     """Returns true if a node is there for the error that it may raise."""
@@ -37,11 +39,11 @@ class Families:
     """The families of a graph that are written to."""
 
     def __init__(self, graph: torch.fx.Graph):
+        self._calls = [node for node in graph.nodes if node.op == "call_function"]
         self.written: set = set()
         self.members: dict = defaultdict(list)
-        for node in graph.nodes:
-            if node.op == "call_function":
-                self.written |= {family_of(target) for target in written_arguments(node)}
+        for node in self._calls:
+            self.written |= {family_of(target) for target in written_arguments(node)}
         for node in graph.nodes:
             if (family := family_of(node)) in self.written:
                 self.members[family].append(node)
@@ -50,22 +52,14 @@ class Families:
         """Nodes that torch has to run, since they write to inputs and weights,
         or are views of what is written.
         """
+        held = {family for family, members in self.members.items() if members[0].op == "placeholder"}
         left = {}
-        for members in self.members.values():
-            if members[0].op == "placeholder":
-                left |= dict.fromkeys(members[1:], "it shares memory with a tensor that is written in place")
-        return left | self._writers()
-
-    def _writers(self) -> dict[torch.fx.Node, str]:
-        """Nodes that write to an input or a weight and return something else."""
-        held = {f for f, members in self.members.items() if members[0].op == "placeholder"}
-        graph = next((m[0].graph for m in self.members.values()), None)
-        nodes = graph.nodes if graph is not None and held else ()
-        return {
-            node: "it writes to a tensor in place"
-            for node in nodes
-            if node.op == "call_function" and any(family_of(t) in held for t in written_arguments(node))
-        }
+        for node in self._calls:
+            if any(family_of(target) in held for target in written_arguments(node)):
+                left[node] = "it writes to a tensor in place"
+            elif family_of(node) in held:
+                left[node] = _SHARES
+        return left
 
     def divided(self, part_of) -> dict[torch.fx.Node, str]:
         """The views and writers of families of which not all nodes are in one part."""
@@ -73,7 +67,7 @@ class Families:
         for members in self.members.values():
             parts = {part_of(node) for node in members}
             if len(parts) > 1:
-                left |= dict.fromkeys(members[1:], "it shares memory with a tensor that is written in place")
+                left |= dict.fromkeys(members[1:], _SHARES)
         return left
 
 

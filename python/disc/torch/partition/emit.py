@@ -2,20 +2,33 @@
 
 Between clusters nothing runs but the ops that torch was left, and Python for sizes. A name is
 deleted where nothing reads it any more, so that memory lives as long as in eager mode.
+
+Invariant: a parameter or a buffer that calls change is read from the module in each call.
 """
 
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 import sympy
 import torch
 from torch.utils._sympy.printers import PythonPrinter
 
 from ...core.errors import UnsupportedOp
+from ..capture.capture import CapturedGraph
+from ..graph.randomness import draws
+from ..lowering.table import ITEMS
+from ..pytree.result import Result
 from ..symbolic.expressions import SYMBOLIC, expression
+from .clusters import CompiledCluster, changing_weights, hint_of, kept_to_the_end
+
+aten = torch.ops.aten
+#: An op that torch runs, or a cluster.
+Step: TypeAlias = torch.fx.Node | CompiledCluster
 
 #: Constants that are printed as they are.
 _LITERALS = (int, bool, str, type(None))
@@ -24,14 +37,13 @@ _LITERALS = (int, bool, str, type(None))
 class Printer:
     """Prints the function; ``names`` holds what it calls and reads."""
 
-    def __init__(self, sizes: dict[sympy.Symbol, str]):
+    def __init__(self):
         self.lines: list[str] = []
-        self.names: dict[str, Any] = {}
-        #: Each symbol and the Python that gives its value.
-        self.sizes = dict(sizes)
+        self.names: dict[str, Any] = {"math": math}
+        #: Each symbol and the variable that has its value.
+        self.sizes: dict[sympy.Symbol, str] = {}
         self.values: dict[torch.fx.Node, str] = {}
         self._held: dict[int, str] = {}
-        self.names["math"] = math
         self._expressions = PythonPrinter()
 
     def line(self, text: str) -> None:
@@ -98,3 +110,152 @@ class Printer:
         namespace = dict(self.names)
         exec(compile(text, f"<disc {name}>", "exec"), namespace)
         return namespace[name], text
+
+
+@dataclass
+class Printed:
+    """The function that runs a partitioned graph, and what it reads."""
+
+    run: Callable
+    text: str
+    #: The variable of each weight that torch reads.
+    weights: dict[str, str]
+
+
+def printed(graph: CapturedGraph, original: Callable, steps: list[Step]) -> Printed:
+    """Prints ``steps`` as a function of the flat tensors of a call of ``original()``."""
+    printer = Printer()
+    weights = _print_head(graph, original, printer)
+    gone = _last_uses(graph, steps)
+    for i, step in enumerate(steps):
+        _print_op(printer, step) if isinstance(step, torch.fx.Node) else _print_cluster(printer, step)
+        names = [printer.values[node] for node in gone.get(i, ()) if node in printer.values]
+        if names:
+            printer.line(f"del {', '.join(names)}")
+    _print_end(graph, original, printer)
+    return Printed(*printer.function("run", "tensors"), weights)
+
+
+def _print_head(graph: CapturedGraph, original: Callable, printer: Printer) -> dict[str, str]:
+    """Names inputs, sizes, weights and constants; the variables of the weights that stay."""
+    names = [f"i{i}" for i in range(len(graph.inputs))]
+    if names:
+        printer.line(f"{', '.join(names)}, = tensors")
+    printer.values |= dict(zip(graph.inputs, names, strict=True))
+    composite = []
+    for node, name in zip(graph.inputs, names, strict=True):
+        printer.bind_sizes(node.meta["val"], name)
+        sizes = enumerate(map(expression, node.meta["val"].shape))
+        composite += [
+            (e, f"{name}.size({axis})") for axis, e in sizes if not isinstance(e, (int, sympy.Symbol))
+        ]
+    for size, text in composite:
+        unknown = [s for s in size.free_symbols if s not in printer.sizes]
+        if len(unknown) == 1:
+            step, offset = size.coeff(unknown[0], 1), size.coeff(unknown[0], 0)
+            printer.bind(unknown[0], f"({text} - ({printer.size(offset)})) // ({printer.size(step)})")
+    weights: dict[str, str] = {}
+    changing = changing_weights(graph.traced)
+    for i, (node, name, tensor) in enumerate(graph.traced.weights):
+        printer.values[node] = f"w{i}"
+        if node in changing:
+            printer.line(f"w{i} = {printer.constant(_now)}({printer.constant(original)}(), {name!r})")
+        else:
+            printer.values[node] = weights.setdefault(name, f"w{i}")
+            printer.names[weights[name]] = tensor.detach()
+    for node, tensor in graph.traced.constants:
+        printer.values[node] = printer.constant(tensor)
+    return weights
+
+
+def _now(module: torch.nn.Module, name: str) -> torch.Tensor:
+    """A parameter or a buffer as it is in this call, without the gradient that it asks for."""
+    found = operator.attrgetter(name)(module)
+    return found.detach() if found.requires_grad else found
+
+
+def _print_cluster(printer: Printer, made: CompiledCluster) -> None:
+    cluster = made.cluster
+    result = Result(made.program.program.outputs, made.program.out_spec)
+    taken = [printer.argument(n) for n in cluster.taken]
+    taken += [f"{printer.constant(torch.tensor)}({printer.size(s)})" for s in cluster.sizes]
+    run = printer.constant(made.executable.run)
+    call = f"{run}([{', '.join(taken)}])"
+    if not result.plain:
+        printer.line(f"taken = [{', '.join(taken)}]")
+        call = f"{printer.constant(result.leaves)}({run}(taken), taken)"
+    given = [printer.name(node) for node in cluster.given]
+    printer.line(f"{', '.join(given)}, = {call}" if given else call)
+    for node, name in zip(cluster.given, given, strict=True):
+        printer.bind_sizes(node.meta["val"], name)
+        order = _memory_order(node.meta["val"])
+        if order != sorted(order) and any(_sees_memory(user) for user in node.users):
+            back = [order.index(axis) for axis in range(len(order))]
+            printer.line(f"{name} = {name}.permute({order}).contiguous().permute({back})")
+
+
+def _memory_order(val: torch.Tensor) -> list[int]:
+    """The axes of a tensor from the slowest to the fastest in memory, as eager mode has them."""
+    strides = [hint_of(stride) for stride in val.stride()]
+    if 0 in strides:
+        # An element that several positions share has no order.
+        return list(range(val.dim()))
+    return sorted(range(val.dim()), key=lambda axis: -strides[axis])
+
+
+def _sees_memory(node: torch.fx.Node) -> bool:
+    """Returns true for an op whose result depends on the order of its argument in memory: random
+    numbers are drawn in that order.
+    """
+    return draws(node) or node.target is aten.as_strided.default
+
+
+def _print_op(printer: Printer, node: torch.fx.Node) -> None:
+    arguments = [printer.argument(x) for x in node.args]
+    if node.target is operator.getitem:
+        text = f"{arguments[0]}[{arguments[1]}]"
+    else:
+        arguments += [f"{name}={printer.argument(x)}" for name, x in node.kwargs.items()]
+        text = f"{printer.constant(node.target)}({', '.join(arguments)})"
+    name = printer.name(node)
+    printer.line(f"{name} = {text}")
+    val = node.meta.get("val")
+    if str(node.target) in ITEMS and isinstance(val, SYMBOLIC):
+        for symbol in val.node.expr.free_symbols - printer.sizes.keys():
+            printer.sizes[symbol] = name
+        return
+    for i, part in enumerate(val if isinstance(val, (list, tuple)) else (val,)):
+        if isinstance(part, torch.Tensor):
+            held = f"{name}[{i}]" if isinstance(val, (list, tuple)) else name
+            printer.bind_sizes(part, held)
+
+
+def _last_uses(graph: CapturedGraph, steps: list[Step]) -> dict[int, list[torch.fx.Node]]:
+    """For each step the values that nothing reads behind it."""
+    last: dict[torch.fx.Node, int] = {}
+    for i, step in enumerate(steps):
+        if isinstance(step, torch.fx.Node):
+            held = [*step.all_input_nodes, step]
+        else:
+            held = [*step.cluster.taken, *step.cluster.given]
+        last |= dict.fromkeys(held, i)
+    kept = kept_to_the_end(graph.traced)
+    kept |= {node for node, *_ in (*graph.traced.weights, *graph.traced.constants)}
+    uses: dict[int, list[torch.fx.Node]] = {}
+    for node, i in last.items():
+        if node not in kept:
+            uses.setdefault(i, []).append(node)
+    return uses
+
+
+def _print_end(graph: CapturedGraph, original: Callable, printer: Printer) -> None:
+    """Stores what the graph computes for inputs and buffers, and returns the results."""
+    traced = graph.traced
+    for target, value in traced.stored:
+        printer.line(f"{printer.values[target]}.copy_({printer.argument(value)})")
+    for name, value in traced.assignments:
+        path, _, leaf = name.rpartition(".")
+        owner = f"{printer.constant(original)}().get_submodule({path!r})"
+        printer.line(f"{owner}._buffers[{leaf!r}] = {printer.argument(value)}")
+    leaves = "".join(f"{printer.argument(result)}, " for result in traced.results)
+    printer.line(f"return [{leaves}]")

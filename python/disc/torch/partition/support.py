@@ -18,7 +18,7 @@ import operator
 import torch
 
 from ...core import extension
-from ...core.errors import Error, UnsupportedOp
+from ...core.errors import Error
 from ...core.options import Options
 from ...lowering.emitter import MISSING
 from ..lowering.graph import Walk
@@ -47,7 +47,10 @@ class Trial(Walk):
         name = str(node.target)
         self.node = node
         if name in ITEMS or name in CHECKS or "assert" in name:
-            self.left.setdefault(node, "Python needs the number")
+            why = (
+                "Python needs the number" if name in ITEMS else "it is there for the error that it may raise"
+            )
+            self.left.setdefault(node, why)
             self.values[node] = self._stand_in(node.meta.get("val"))
             return None
         if node not in self.left and (reason := self._forbidden(node, name)) is not None:
@@ -61,9 +64,6 @@ class Trial(Walk):
     def _try(self, node) -> None:
         try:
             super()._call(node)
-        except UnsupportedOp as error:
-            self.left[node] = error.message
-            return
         except Error as error:
             self.left[node] = error.message
             return
@@ -94,7 +94,7 @@ class Trial(Walk):
             return val
         try:
             dtype = name_of(val.dtype)
-        except Exception:
+        except Error:
             return MISSING
         if val.device.type != "cpu" or val.layout is not torch.strided:
             return MISSING

@@ -18,7 +18,7 @@ class Parameters:
         self.positional: list[str] = []
         self.defaults: dict[Any, Any] = {}
         self.names: set[str] = set()
-        #: Returns true for ``*args`` and ``**kwargs``.
+        #: There is ``*args``, and ``**kwargs``.
         self.takes_more = self.takes_any = False
         try:
             parameters = inspect.signature(module.forward).parameters.values()
@@ -41,11 +41,8 @@ class Parameters:
         return [*self.positional[:count], *range(len(self.positional), count)]
 
     def given(self, args: tuple, kwargs: dict) -> dict:
-        """The arguments by name, those of ``*args`` by place, without defaults that were passed;
-        None of two forms of one call differ.
-        """
-        given = dict(zip(self.first(len(args)), args, strict=True))
-        given.update(sorted(kwargs.items()))
+        """The arguments by name, those of ``*args`` by place, without defaults that were passed."""
+        given = {**dict(zip(self.first(len(args)), args, strict=True)), **kwargs}
         return {
             name: value
             for name, value in given.items()
