@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +21,23 @@ class Compiled:
         raise NotImplementedError
 
 
+#: Front ends find here what they compiled for an object that is not theirs.
+FINDERS: list[Callable[[Any], Compiled | None]] = []
+
+
 def report(module) -> Report:
-    """The report of a module that ``disc.optimize`` returned."""
-    if not isinstance(module, Compiled):
-        raise Error(f"report: expected a module that disc.optimize returned, got {type(module).__name__}")
-    return Report(module.report_values())
+    """The report of what ``disc.optimize`` returned, or of what ``torch.compile`` returned with this
+    backend, which has a report from the first call on.
+    """
+    if isinstance(module, Compiled):
+        return Report(module.report_values())
+    for find in FINDERS:
+        if (found := find(module)) is not None:
+            return Report(found.report_values())
+    raise Error(
+        f"report: nothing of this {type(module).__name__} is compiled by disc",
+        help='pass what disc.optimize returned, or torch.compile(.., backend="disc") after its first call',
+    )
 
 
 def collect(

@@ -35,7 +35,7 @@ class Call:
 
     def __init__(self, module: torch.nn.Module, captured: CapturedProgram):
         self.arguments: Arguments = captured.arguments
-        self.signature = _signature(captured)
+        self.signature = signature_of(captured)
         self.dtypes = captured.dtypes
         self.parameters = Parameters(module)
         #: Dims that the user named, and axes that the user fixed, as errors name them.
@@ -227,7 +227,7 @@ class Call:
             )
 
 
-def _signature(captured: CapturedProgram) -> Signature:
+def signature_of(captured: CapturedProgram) -> Signature:
     """The framework-neutral part of a capture:
     texts of sizes name dims of the inputs instead of symbols of torch.
     """

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import os
 import time
 from collections.abc import Callable
 
@@ -24,6 +23,7 @@ from ..cache import capture_cache
 from ..call import PLAIN, Call
 from ..capture.captured_program import CapturedProgram
 from ..pytree.arguments import flatten_arguments
+from ..threads import threads_of
 from ..weights import prepared_bytes
 from .by_dynamo import DynamoEntry
 from .entry import CompiledEntry, EagerEntry, Entry, PartitionedEntry
@@ -239,12 +239,3 @@ def _in_parts(request: Request, stage) -> PartitionedEntry | None:
     stages = {"capture": graph.milliseconds, "convert": (time.perf_counter() - start) * 1e3}
     report = {"stages": stages, "cache": "off", "captured_by": graph.by}
     return PartitionedEntry(Call(request.module, captured), captured, parts, report)
-
-
-def threads_of(options: Options) -> int | None:
-    """The most threads of a call: the option, else DISC_NUM_THREADS (None: the runtime reads it),
-    else what torch uses now.
-    """
-    if options.threads or os.environ.get("DISC_NUM_THREADS"):
-        return options.threads
-    return torch.get_num_threads()

@@ -101,7 +101,7 @@ def _trace(entry, examples, dynamic, oblivious: bool, serves: Serves, numbers, f
     mode = FakeTensorMode(shape_env=env, allow_non_fake_inputs=True, export=True)
     # Its own cache makes each result twice, to compare them; what is known here is asked for first.
     mode.cache_enabled = False
-    recorder = _Recorder(mode, entry.module, serves)
+    recorder = Recorder(mode, entry.module, serves)
     with _config.patch(backed_size_oblivious=oblivious):
         sizes = _sizes(env, examples, dynamic, oblivious, first or (lambda i, axis: (i, axis)))
         fakes = [recorder.input(t, i, row) for i, (t, row) in enumerate(zip(examples, sizes, strict=True))]
@@ -146,7 +146,7 @@ def _is_plain(t: torch.Tensor) -> bool:
     return not (t.is_quantized or t.is_neg() or t.is_conj())
 
 
-class _Recorder(SchemaCheckMode):
+class Recorder(SchemaCheckMode):
     """Records the ops of one trace.
 
     It derives from ``SchemaCheckMode`` for its place alone: above autograd and all decompositions.

@@ -1,0 +1,86 @@
+"""The backend "disc" of ``torch.compile``."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch._guards import TracingContext
+
+from ...core import environment
+from ...core.errors import Error
+from ...core.options import Options, effective, refuse_planned
+from ...core.progress import Progress
+from .registry import EagerGraph, note
+
+_LOG = logging.getLogger("disc")
+
+
+def backend(
+    gm: torch.fx.GraphModule,
+    example_inputs: list,
+    *,
+    options: Mapping[str, Any] | None = None,
+    mode: str | None = None,
+) -> Callable:
+    """Compiles a graph of dynamo's: ``torch.compile(model, backend="disc")``.
+
+    ``options`` has fields of ``disc.Options``. Sizes and guards are dynamo's. Where disc compiles
+    nothing (a graph that needs gradients, or an error), the graph runs as dynamo made it, and
+    ``disc.report`` says why. ``mode`` is accepted and changes nothing.
+    """
+    chosen = effective(Options(**(options or {})))
+    refuse_planned(chosen)
+    if chosen.release_weights:
+        raise Error(
+            "torch.compile passes the weights at each call: they cannot be released",
+            help="leave out release_weights, or use disc.optimize",
+        )
+    environment.check()
+    try:
+        made = _compiled(gm, chosen)
+    except Exception as error:
+        if chosen.fallback == "error":
+            raise
+        made = EagerGraph(gm, _reason(error))
+        _LOG.info("a graph of dynamo's is torch's: %s", made.reason)
+    note(made, gm)
+    return made.call
+
+
+def _compiled(gm: torch.fx.GraphModule, options: Options):
+    context = TracingContext.try_get()
+    env = context.fake_mode.shape_env if context is not None and context.fake_mode is not None else None
+    if env is None:
+        raise Error("dynamo gave no sizes")
+    if (reason := _needs_gradient(gm)) is not None:
+        return EagerGraph(gm, reason)
+    from .dynamo_graph import read
+    from .inference import CompiledGraph
+
+    start = time.perf_counter()
+    with Progress(options, "graph") as stage, torch.no_grad():
+        stage("capture")
+        found = read(gm, env)
+        captured = (time.perf_counter() - start) * 1e3
+        if not any(node.op == "call_function" for node in found.graph.nodes):
+            return EagerGraph(gm, None)
+        stage("compile")
+        return CompiledGraph(gm, found, env, options, captured)
+
+
+def _needs_gradient(gm: torch.fx.GraphModule) -> str | None:
+    if not torch.is_grad_enabled():
+        return None
+    for node in gm.graph.nodes:
+        value = node.meta.get("example_value")
+        if node.op == "placeholder" and isinstance(value, torch.Tensor) and value.requires_grad:
+            return "it is differentiated, and disc compiles inference: call it under torch.no_grad()"
+    return None
+
+
+def _reason(error: Exception) -> str:
+    return error.message if isinstance(error, Error) else f"{type(error).__name__}: {error}"

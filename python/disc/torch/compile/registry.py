@@ -1,0 +1,156 @@
+"""Knows which graphs belong to what ``torch.compile`` returned, and reports on them.
+
+Dynamo tells a backend neither what it compiles for nor why once more: both are on the stack of its
+caller.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import types
+import weakref
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch._guards import CompileContext
+
+from ...core import report
+from ...core.report import Compiled, nothing, summed
+
+
+class EagerGraph:
+    """A graph that runs as dynamo made it; without a reason it has nothing to compile."""
+
+    def __init__(self, gm: torch.fx.GraphModule, reason: str | None):
+        self.reason = reason
+        self.calls = 0
+        self._operations = sum(node.op.startswith("call") for node in gm.graph.nodes)
+        self._forward = gm.forward
+
+    def call(self, *args):
+        """The results of the graph."""
+        self.calls += 1
+        return self._forward(*args)
+
+    def report_values(self) -> dict[str, Any]:
+        """The values of the report that this graph knows."""
+        return {**nothing(), "operations": self._operations if self.reason is not None else 0}
+
+    def fallbacks(self) -> list[dict[str, Any]]:
+        """Describes what torch runs in a call."""
+        if self.reason is None:
+            return []
+        return [{"op": "graph", "reason": self.reason, "source": None, "calls": self.calls}]
+
+
+@dataclass
+class Noted:
+    """A graph, and what dynamo says about it."""
+
+    graph: Any
+    #: Dynamo's number of the compilation: ``0/1`` is the first frame, compiled again.
+    compile_id: str
+    #: The guard of an earlier compilation that failed.
+    recompiled: str | None
+    #: The reason and the line of the break that ends the graph.
+    graph_break: dict[str, Any] | None
+
+
+#: The graphs of each module and function that was compiled.
+_noted: weakref.WeakKeyDictionary[Any, list[Noted]] = weakref.WeakKeyDictionary()
+
+
+def note(graph, gm: torch.fx.GraphModule) -> None:
+    """Notes a graph that dynamo is about to use."""
+    compiled, reason = None, None
+    for frame in _frames():
+        name = frame.f_code.co_name
+        if reason is None and name == "_compile":
+            reason = frame.f_locals.get("recompile_reason")
+        if name == "compile_wrapper":
+            compiled = _compiled_object(frame.f_locals.get("fn"))
+            break
+    if compiled is None:
+        return
+    made = Noted(graph, str(CompileContext.current_compile_id()), reason, _graph_break(gm))
+    _noted.setdefault(compiled, []).append(made)
+
+
+def _frames() -> Iterator[types.FrameType]:
+    frame = sys._getframe(2)
+    while frame is not None:
+        yield frame
+        frame = frame.f_back
+
+
+def _compiled_object(fn):
+    """The module, or the function, that ``torch.compile`` got."""
+    while (inner := getattr(fn, "__wrapped__", None)) is not None and not isinstance(fn, torch.nn.Module):
+        fn = inner
+    return fn.__self__ if isinstance(fn, types.MethodType) else fn
+
+
+def _graph_break(gm: torch.fx.GraphModule) -> dict[str, Any] | None:
+    reason = getattr(gm, "compile_subgraph_reason", None)
+    return worded(reason) if reason is not None and reason.graph_break else None
+
+
+def worded(broken) -> dict[str, Any]:
+    """The reason of a graph break in one line, and the line of the model."""
+    frame = broken.user_stack[-1] if broken.user_stack else None
+    source = f"{os.path.basename(frame.filename)}:{frame.lineno}" if frame is not None else None
+    return {"reason": broken.reason.strip().splitlines()[0], "source": source}
+
+
+class CompiledByTorch(Compiled):
+    """The graphs of a module or a function that ``torch.compile`` compiled with this backend."""
+
+    def __init__(self, noted: list[Noted]):
+        self.noted = noted
+
+    def report_values(self) -> dict[str, Any]:
+        rows = [one.graph.report_values() for one in self.noted]
+        whole = summed(rows, 0, sum(one.graph.calls for one in self.noted))
+        report = {**next((row for row in rows if row["clusters"]), nothing()), **whole}
+        return {
+            **report,
+            "captured_by": "dynamo",
+            "signatures": len(self.noted),
+            "variants": 0,
+            "graphs": [
+                {
+                    "id": one.compile_id,
+                    "operations": row["operations"],
+                    "kernels": row["kernels"],
+                    "clusters": row["clusters"],
+                    "coverage": row["coverage"],
+                    "calls": one.graph.calls,
+                }
+                for one, row in zip(self.noted, rows, strict=True)
+            ],
+            "graph_breaks": [one.graph_break for one in self.noted if one.graph_break is not None],
+            "recompiles": [
+                {"id": one.compile_id, "reason": one.recompiled}
+                for one in self.noted
+                if one.recompiled is not None
+            ],
+            "fallbacks": [row for one in self.noted for row in one.graph.fallbacks()],
+        }
+
+
+def find(compiled) -> CompiledByTorch | None:
+    """The graphs of what ``torch.compile`` returned, or of a module after ``compile()``."""
+    original = getattr(compiled, "_orig_mod", None)
+    if original is None:
+        original = _compiled_object(getattr(compiled, "_torchdynamo_orig_callable", compiled))
+    try:
+        noted = _noted.get(original)
+    except TypeError:
+        return None
+    return CompiledByTorch(noted) if noted else None
+
+
+report.FINDERS.append(find)

@@ -1,0 +1,126 @@
+"""Traces a graph of dynamo's into a graph of whole ATen ops, over the sizes that dynamo knows.
+
+Dynamo decided which sizes have symbols, and guards what it asked about them: nothing here opens or
+fixes a size.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch._dispatch.python
+from torch._guards import TracingContext, tracing
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+
+from ..decompositions.lookup import Serves
+from ..graph.exported import Traced
+from ..graph.weight_names import PLAIN
+from ..symbolic.expressions import SYMBOLIC, expression
+from . import process_state
+from .tracer import NotTraced, Recorder
+
+
+def trace_graph(
+    gm: torch.fx.GraphModule, env, serves: Serves
+) -> tuple[Traced, list[torch.fx.Node | None]]:
+    """Traces ``gm``, whose sizes are symbols of ``env``; beside the trace, the placeholder of each
+    argument of ``gm``, None for a number.
+
+    ``serves(op, complex)`` says which ops are recorded whole. Raises NotTraced for what no graph of
+    ops on dense tensors is.
+    """
+    holders = [node for node in gm.graph.nodes if node.op == "placeholder"]
+    values = [node.meta.get("example_value") for node in holders]
+    mode = FakeTensorMode(shape_env=env, allow_non_fake_inputs=True)
+    mode.cache_enabled = False
+    recorder = _GraphRecorder(mode, serves)
+    given = [recorder.adopt(x, str(node.target)) for x, node in zip(values, holders, strict=True)]
+    nodes = [recorder.node_of(x) for x in given]
+    floats = {node for node, x in zip(holders, values, strict=True) if _is_float(node, x)}
+    with (
+        process_state.without_libraries(),
+        tracing(TracingContext(mode)),
+        torch._dispatch.python.enable_python_dispatcher(),
+        env.ignore_fresh_unbacked_symbols(),
+        mode,
+        recorder,
+    ):
+        results = _Run(gm, recorder, floats).run(*given)
+    return recorder.finish(results), nodes
+
+
+def _is_float(node: torch.fx.Node, value) -> bool:
+    """Returns true for a number of Python that dynamo passes as a tensor."""
+    held = node.meta.get("grapharg")
+    return held is not None and held.pass_arg_as_tensor and isinstance(value, torch.Tensor)
+
+
+class _GraphRecorder(Recorder):
+    """Records the ops of a graph, with the lines of the model that dynamo noted."""
+
+    def __init__(self, mode: FakeTensorMode, serves: Serves):
+        super().__init__(mode, torch.nn.Module(), serves)
+        #: The node of dynamo's graph that runs.
+        self.running: torch.fx.Node | None = None
+
+    def adopt(self, value, name: str):
+        """What stands for an argument in the trace."""
+        if not isinstance(value, torch.Tensor):
+            return value
+        if type(value) is not FakeTensor or value.layout is not torch.strided or value.is_quantized:
+            raise NotTraced(f"{name} is a tensor of class {type(value).__name__}")
+        if value.fake_device.type != "cpu" or value.is_conj() or value.is_neg():
+            raise NotTraced(f"{name} is on {value.fake_device}, or its conjugation or negation is pending")
+        with torch._C._DisableTorchDispatch():
+            meta = torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device="meta")
+        fake = FakeTensor(self.mode, meta, value.fake_device)
+        self._placeholder(name, fake)
+        return fake
+
+    @staticmethod
+    def node_of(value) -> torch.fx.Node | None:
+        return value.__dict__["_disc"][0] if isinstance(value, FakeTensor) else None
+
+    def number(self, holder: FakeTensor, value: torch.SymFloat) -> torch.SymFloat:
+        """A number that a call passes in the tensor ``holder``."""
+        node = self.graph.call_function(torch.ops.aten.item.default, (self.node_of(holder),))
+        node.meta["val"] = value
+        return value
+
+    def _node(self, func, args, kwargs) -> torch.fx.Node:
+        node = self.graph.create_node("call_function", func, args, kwargs)
+        node.meta["stack_trace"] = self.running.meta.get("stack_trace") if self.running is not None else None
+        return node
+
+
+class _Run(torch.fx.Interpreter):
+    """Runs dynamo's graph under the recorder."""
+
+    def __init__(self, gm: torch.fx.GraphModule, recorder: _GraphRecorder, floats: set[torch.fx.Node]):
+        super().__init__(gm, garbage_collect_values=False)
+        self.recorder = recorder
+        self.floats = floats
+        self.numbers: dict[torch.fx.Node, Any] = {}
+
+    def run_node(self, n: torch.fx.Node):
+        self.recorder.running = n
+        if n.op == "call_method" and n.target == "item" and n.args[0] in self.floats:
+            return self._number(n)
+        return super().run_node(n)
+
+    def _number(self, n: torch.fx.Node):
+        value = n.meta.get("example_value")
+        if isinstance(value, SYMBOLIC) and not value.node.expr.is_number:
+            holder = n.args[0]
+            if holder not in self.numbers:
+                self.numbers[holder] = self.recorder.number(self.env[holder], value)
+            return self.numbers[holder]
+        # Dynamo asked for it: it is this one by a guard.
+        return float(expression(value)) if isinstance(value, SYMBOLIC) else value
+
+    def fetch_attr(self, target: str):
+        held = super().fetch_attr(target)
+        if isinstance(held, torch.Tensor) and type(held) not in PLAIN:
+            raise NotTraced(f"{target} is a tensor of class {type(held).__name__}")
+        return held
