@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -62,7 +63,9 @@ def _compiled(gm: torch.fx.GraphModule, options: Options):
     from .inference import CompiledGraph
 
     start = time.perf_counter()
-    with Progress(options, "graph") as stage, torch.no_grad():
+    with Progress(options, "graph") as stage, torch.no_grad(), warnings.catch_warnings():
+        # torch advises against sizes as arguments.
+        warnings.simplefilter("ignore")
         stage("capture")
         found = read(gm, env)
         captured = (time.perf_counter() - start) * 1e3

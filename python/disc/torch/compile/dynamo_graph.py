@@ -25,11 +25,10 @@ from ..graph.exported import Traced
 from ..graph.in_place import written_arguments
 from ..lowering.interface import Names
 from ..lowering.table import serves
-from ..partition.clusters import symbols_of
 from ..partition.effects import family_of
 from ..partition.emit import Printer
 from ..pytree.arguments import Arguments
-from ..symbolic.expressions import SYMBOLIC, expression
+from ..symbolic.expressions import SYMBOLIC, expression, symbols_of
 from ..tracer.graph_tracer import trace_graph
 
 aten = torch.ops.aten

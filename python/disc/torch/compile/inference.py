@@ -20,7 +20,7 @@ from typing import Any
 import torch
 
 from ...core import extension
-from ...core.errors import DimError, Error, ShapeError
+from ...core.errors import DimError, Error, ShapeError, UnsupportedOp
 from ...core.options import Options
 from ...core.report import collect, nothing, summed
 from ..call import signature_of
@@ -88,10 +88,12 @@ class Code:
 
         try:
             if options.block_ops or options.allow_ops:
-                raise Error("the options leave ops to torch")
+                raise UnsupportedOp("the options leave ops to torch")
             self.program = convert(made.captured, extension.builder())
             self.artifact = artifact(self.program)
         except Error as error:
+            if options.fallback == "error":
+                raise
             _LOG.info("a graph of dynamo's is not compiled whole: %s", error)
             self.parts = partition(made.captured, lambda: None, options, loaded)
             if self.parts is None:

@@ -75,6 +75,7 @@ def note(graph, gm: torch.fx.GraphModule) -> None:
             break
     if compiled is None:
         return
+    reason = reason.splitlines()[0].partition("  #")[0].strip() if reason else None
     made = Noted(graph, str(CompileContext.current_compile_id()), reason, _graph_break(gm))
     _noted.setdefault(compiled, []).append(made)
 

@@ -46,7 +46,10 @@ def declare_inputs(captured, builder, expressions, walk, program: Program) -> No
             elif not isinstance(expr, int):
                 deferred.append((expr, value.shape[axis]))
     for symbol, node in captured.sizes.items():
-        expressions.bind(symbol, walk.emitter.bind_dim(walk.values[node], str(symbol)))
+        if symbol.is_integer:
+            expressions.bind(symbol, walk.emitter.bind_dim(walk.values[node], str(symbol)))
+        else:
+            expressions.numbers[symbol] = walk.values[node]
     for expr, dim in deferred:
         _relate(expr, dim, expressions, builder, program)
 

@@ -20,7 +20,7 @@ from ..capture.capture import CapturedGraph
 from ..capture.captured_program import CapturedProgram
 from ..graph.exported import Traced
 from ..pytree.arguments import Arguments
-from ..symbolic.expressions import SYMBOLIC, expression
+from ..symbolic.expressions import SYMBOLIC, expression, symbols_of
 
 
 @dataclass
@@ -81,7 +81,7 @@ def cut(whole: CapturedGraph, nodes: list[torch.fx.Node], given: list[torch.fx.N
         for node in nodes:
             copies[node] = graph.node_copy(node, copied)
     missing = _sizes_apart(traced, [copies[node] for node in nodes])
-    sizes = {symbol: _scalar(traced) for symbol in missing}
+    sizes = {symbol: _scalar(traced, symbol) for symbol in missing}
     graph.output(tuple(copies[node] for node in given))
     names = tuple(f"t{i}" for i in range(len(traced.inputs)))
     plan = DimPlan(tuple((None,) * node.meta["val"].dim() for node in traced.inputs))
@@ -91,9 +91,14 @@ def cut(whole: CapturedGraph, nodes: list[torch.fx.Node], given: list[torch.fx.N
     return Cluster(nodes, taken, missing, given, captured)
 
 
-def _scalar(traced: Traced) -> torch.fx.Node:
+def number_type(symbol: sympy.Symbol) -> torch.dtype:
+    """The type of the scalar tensor that holds a number."""
+    return torch.int64 if symbol.is_integer else torch.float64
+
+
+def _scalar(traced: Traced, symbol: sympy.Symbol) -> torch.fx.Node:
     node = traced.graph.placeholder(f"size_{len(traced.inputs)}")
-    node.meta["val"] = torch.empty((), dtype=torch.int64, device="meta")
+    node.meta["val"] = torch.empty((), dtype=number_type(symbol), device="meta")
     traced.inputs.append(node)
     return node
 
@@ -107,19 +112,6 @@ def _sizes_apart(traced: Traced, nodes: list[torch.fx.Node]) -> list[sympy.Symbo
     for node in nodes:
         used |= symbols_of(node.args) | symbols_of(node.kwargs) | symbols_of(node.meta.get("val"))
     return sorted(used - known, key=str)
-
-
-def symbols_of(data) -> set[sympy.Symbol]:
-    """The symbols in a nested structure of numbers, tensors and nodes."""
-    found: set[sympy.Symbol] = set()
-    for leaf in pytree.tree_leaves(data):
-        if isinstance(leaf, SYMBOLIC):
-            found |= leaf.node.expr.free_symbols
-        elif isinstance(leaf, torch.Tensor):
-            found |= symbols_of(tuple(leaf.shape))
-        elif isinstance(leaf, torch.fx.Node) and isinstance(leaf.meta.get("val"), SYMBOLIC):
-            found |= leaf.meta["val"].node.expr.free_symbols
-    return found
 
 
 def changing_weights(traced: Traced) -> set[torch.fx.Node]:

@@ -8,6 +8,7 @@ Invariant: a parameter or a buffer that calls change is read from the module in 
 
 from __future__ import annotations
 
+import functools
 import math
 import operator
 from collections.abc import Callable
@@ -24,12 +25,14 @@ from ..graph.randomness import draws
 from ..lowering.table import ITEMS
 from ..pytree.result import Result
 from ..symbolic.expressions import SYMBOLIC, expression
-from .clusters import CompiledCluster, changing_weights, hint_of, kept_to_the_end
+from .clusters import CompiledCluster, changing_weights, hint_of, kept_to_the_end, number_type
 
 aten = torch.ops.aten
 #: An op that torch runs, or a cluster.
 Step: TypeAlias = torch.fx.Node | CompiledCluster
 
+#: Makes the scalar tensor of a number.
+_SCALARS = {dtype: functools.partial(torch.tensor, dtype=dtype) for dtype in (torch.int64, torch.float64)}
 #: Constants that are printed as they are.
 _LITERALS = (int, bool, str, type(None))
 
@@ -178,7 +181,7 @@ def _print_cluster(printer: Printer, made: CompiledCluster) -> None:
     cluster = made.cluster
     result = Result(made.program.program.outputs, made.program.out_spec)
     taken = [printer.argument(n) for n in cluster.taken]
-    taken += [f"{printer.constant(torch.tensor)}({printer.size(s)})" for s in cluster.sizes]
+    taken += [f"{printer.constant(_SCALARS[number_type(s)])}({printer.size(s)})" for s in cluster.sizes]
     run = printer.constant(made.executable.run)
     call = f"{run}([{', '.join(taken)}])"
     if not result.plain:
@@ -243,7 +246,8 @@ def _last_uses(graph: CapturedGraph, steps: list[Step]) -> dict[int, list[torch.
     kept |= {node for node, *_ in (*graph.traced.weights, *graph.traced.constants)}
     uses: dict[int, list[torch.fx.Node]] = {}
     for node, i in last.items():
-        if node not in kept:
+        # Sizes and numbers are read by their symbols.
+        if node not in kept and not isinstance(node.meta.get("val"), SYMBOLIC):
             uses.setdefault(i, []).append(node)
     return uses
 

@@ -23,8 +23,8 @@ from ..graph.origin import source_line
 from ..graph.program import Program
 from ..graph.randomness import draws
 from ..lowering.graph import convert
-from ..symbolic.expressions import SYMBOLIC
-from .clusters import CompiledCluster, changing_weights, cut, hint_of, kept_to_the_end, symbols_of
+from ..symbolic.expressions import SYMBOLIC, symbols_of
+from .clusters import CompiledCluster, changing_weights, cut, hint_of, kept_to_the_end
 from .effects import Families, family_of, followed
 from .emit import Printed, printed
 from .support import Trial

@@ -15,6 +15,7 @@ from __future__ import annotations
 import itertools
 import operator
 
+import sympy
 import torch
 
 from ...core import extension
@@ -84,11 +85,7 @@ class Trial(Walk):
         if isinstance(val, (list, tuple)):
             return tuple(self._stand_in(part) for part in val)
         if isinstance(val, SYMBOLIC):
-            symbol = expression(val)
-            known = self.emitter.expressions
-            if not isinstance(symbol, int) and symbol.is_Symbol and symbol not in known.symbols:
-                value = self.builder.input(f"number_{next(self._numbers)}", [], "i64")
-                known.bind(symbol, self.emitter.bind_dim(value, str(symbol)))
+            self._bind_number(val.node.expr)
             return val
         if not isinstance(val, torch.Tensor):
             return val
@@ -99,6 +96,17 @@ class Trial(Walk):
         if val.device.type != "cpu" or val.layout is not torch.strided:
             return MISSING
         return self._input(val, dtype)
+
+    def _bind_number(self, symbol: sympy.Basic) -> None:
+        """Makes an input of a number that is not known yet."""
+        known = self.emitter.expressions
+        if not symbol.is_Symbol or symbol in known.symbols or symbol in known.numbers:
+            return
+        name = f"number_{next(self._numbers)}"
+        if symbol.is_integer:
+            known.bind(symbol, self.emitter.bind_dim(self.builder.input(name, [], "i64"), str(symbol)))
+        else:
+            known.numbers[symbol] = self.builder.input(name, [], "f64")
 
     def _input(self, val: torch.Tensor, dtype: str):
         known = self.emitter.expressions

@@ -6,6 +6,7 @@ import functools
 
 import sympy
 import torch
+from torch.utils import _pytree as pytree
 from torch.utils._sympy import functions as tsf
 
 from .remainders import largest
@@ -74,3 +75,16 @@ def _shortened(expr: sympy.Expr) -> sympy.Expr:
             if sign == -1 and all(part in terms for part in sympy.Add.make_args(a)):
                 return _shortened(rest - a + behind)
     return expr
+
+
+def symbols_of(data) -> set[sympy.Symbol]:
+    """The symbols in a nested structure of numbers, tensors and nodes."""
+    found: set[sympy.Symbol] = set()
+    for leaf in pytree.tree_leaves(data):
+        if isinstance(leaf, SYMBOLIC):
+            found |= leaf.node.expr.free_symbols
+        elif isinstance(leaf, torch.Tensor):
+            found |= symbols_of(tuple(leaf.shape))
+        elif isinstance(leaf, torch.fx.Node) and isinstance(leaf.meta.get("val"), SYMBOLIC):
+            found |= leaf.meta["val"].node.expr.free_symbols
+    return found

@@ -6,6 +6,7 @@ fixes a size.
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import torch
@@ -16,7 +17,7 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from ..decompositions.lookup import Serves
 from ..graph.exported import Traced
 from ..graph.weight_names import PLAIN
-from ..symbolic.expressions import SYMBOLIC, expression
+from ..symbolic.expressions import SYMBOLIC, expression, symbols_of
 from . import process_state
 from .tracer import NotTraced, Recorder
 
@@ -37,6 +38,9 @@ def trace_graph(
     recorder = _GraphRecorder(mode, serves)
     given = [recorder.adopt(x, str(node.target)) for x, node in zip(values, holders, strict=True)]
     nodes = [recorder.node_of(x) for x in given]
+    for node in gm.graph.nodes:
+        if getattr(node.target, "__module__", "").startswith(_TRANSFORMS):
+            raise NotTraced(f"{node.target} belongs to a transform of torch.func")
     floats = {node for node, x in zip(holders, values, strict=True) if _is_float(node, x)}
     with (
         process_state.without_libraries(),
@@ -46,7 +50,9 @@ def trace_graph(
         mode,
         recorder,
     ):
-        results = _Run(gm, recorder, floats).run(*given)
+        run = _Run(gm, recorder, floats)
+        with run.modes:
+            results = run.run(*given)
     return recorder.finish(results), nodes
 
 
@@ -56,6 +62,10 @@ def _is_float(node: torch.fx.Node, value) -> bool:
     return held is not None and held.pass_arg_as_tensor and isinstance(value, torch.Tensor)
 
 
+#: Functions that enter and leave transforms are in these modules.
+_TRANSFORMS = ("torch._functorch", "torch._C._functorch")
+
+
 class _GraphRecorder(Recorder):
     """Records the ops of a graph, with the lines of the model that dynamo noted."""
 
@@ -63,6 +73,8 @@ class _GraphRecorder(Recorder):
         super().__init__(mode, torch.nn.Module(), serves)
         #: The node of dynamo's graph that runs.
         self.running: torch.fx.Node | None = None
+        self._numbers: list[torch.fx.Node] = []
+        self.kept: set[torch.fx.Node] = set()
 
     def adopt(self, value, name: str):
         """What stands for an argument in the trace."""
@@ -86,7 +98,22 @@ class _GraphRecorder(Recorder):
         """A number that a call passes in the tensor ``holder``."""
         node = self.graph.call_function(torch.ops.aten.item.default, (self.node_of(holder),))
         node.meta["val"] = value
+        self._numbers.append(node)
         return value
+
+    def finish(self, results) -> Traced:
+        """The trace; a number that ops use is no argument of theirs that a graph knows of."""
+        used: set = set()
+        for node in self.graph.nodes:
+            if node not in self._numbers:
+                used |= symbols_of(node.args) | symbols_of(node.kwargs) | symbols_of(node.meta.get("val"))
+        for result in results:
+            used |= symbols_of(result)
+        self.kept = {n for n in self._numbers if n.meta["val"].node.expr.free_symbols & used}
+        return super().finish(results)
+
+    def _is_kept(self, node: torch.fx.Node) -> bool:
+        return node in self.kept or super()._is_kept(node)
 
     def _node(self, func, args, kwargs) -> torch.fx.Node:
         node = self.graph.create_node("call_function", func, args, kwargs)
@@ -101,6 +128,8 @@ class _Run(torch.fx.Interpreter):
         super().__init__(gm, garbage_collect_values=False)
         self.recorder = recorder
         self.floats = floats
+        #: The regions of autocast that were entered.
+        self.modes = contextlib.ExitStack()
         self.numbers: dict[torch.fx.Node, Any] = {}
 
     def run_node(self, n: torch.fx.Node):
@@ -118,6 +147,16 @@ class _Run(torch.fx.Interpreter):
             return self.numbers[holder]
         # Dynamo asked for it: it is this one by a guard.
         return float(expression(value)) if isinstance(value, SYMBOLIC) else value
+
+    def call_function(self, target, args, kwargs):
+        if target is torch.amp.autocast_mode._enter_autocast:
+            inner = contextlib.ExitStack()
+            inner.enter_context(torch.amp.autocast(*args, **kwargs))
+            self.modes.push(inner)
+            return inner
+        if target is torch.amp.autocast_mode._exit_autocast:
+            return args[0].close()
+        return super().call_function(target, args, kwargs)
 
     def fetch_attr(self, target: str):
         held = super().fetch_attr(target)

@@ -506,9 +506,13 @@ class Recorder(SchemaCheckMode):
         _, nodes = self._arguments(tuple(results), [], [])
         self.graph.output(nodes)
         for node in reversed(list(self.graph.nodes)):
-            if node.op == "call_function" and not node.users and not _has_effect(node):
+            if node.op == "call_function" and not node.users and not self._is_kept(node):
                 self.graph.erase_node(node)
         return self.traced
+
+    def _is_kept(self, node: torch.fx.Node) -> bool:
+        """Returns true for a node that stays, whether its result is used or not."""
+        return _has_effect(node)
 
 
 def _has_effect(node) -> bool:

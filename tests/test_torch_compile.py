@@ -1,0 +1,365 @@
+"""``torch.compile(backend="disc")`` for inference: results, aliasing, weights that change, fallback."""
+
+from __future__ import annotations
+
+import copy
+import os
+
+import disc
+import pytest
+import torch
+from torch import nn
+
+STRICT = {"fallback": "error", "progress": False}
+
+
+@pytest.fixture(autouse=True)
+def _fresh_dynamo():
+    torch._dynamo.reset()
+    with torch.no_grad():
+        yield
+    torch._dynamo.reset()
+
+
+def compiled(fn, **named):
+    options = {**STRICT, **named.pop("options", {})}
+    return torch.compile(fn, backend="disc", options=options, **named)
+
+
+def same(a, b, tolerance=1e-5):
+    if isinstance(b, torch.Tensor):
+        assert a.shape == b.shape
+        assert a.dtype == b.dtype
+        assert a.stride() == b.stride()
+        torch.testing.assert_close(a, b, rtol=tolerance, atol=tolerance, equal_nan=True)
+    elif isinstance(b, (tuple, list)):
+        assert type(a) is type(b)
+        for x, y in zip(a, b, strict=True):
+            same(x, y, tolerance)
+    else:
+        assert a == b
+
+
+class Block(nn.Module):
+    def __init__(self, width=8):
+        super().__init__()
+        self.norm, self.up, self.down = nn.LayerNorm(width), nn.Linear(width, 16), nn.Linear(16, width)
+
+    def forward(self, x):
+        return x + self.down(torch.relu(self.up(self.norm(x))))
+
+
+def test_a_module_of_any_size_is_one_graph():
+    model = Block().eval()
+    fast = compiled(model, dynamic=True)
+    for shape in ((2, 3, 8), (5, 4, 8), (7, 2, 8)):
+        x = torch.randn(shape)
+        same(fast(x), model(x))
+    report = disc.report(fast).to_dict()
+    assert report["captured_by"] == "dynamo"
+    assert [g["coverage"] for g in report["graphs"]] == [1.0]
+    assert report["coverage"] == 1.0
+    assert report["fallbacks"] == []
+
+
+def test_sizes_that_dynamo_opens_by_itself():
+    model = Block().eval()
+    fast = compiled(model)
+    for rows in (3, 4, 9, 1, 0):
+        x = torch.randn(rows, 8)
+        same(fast(x), model(x))
+    report = disc.report(fast).to_dict()
+    assert any("size mismatch" in one["reason"] for one in report["recompiles"])
+
+
+def test_a_marked_size():
+    fast = compiled(lambda x: torch.softmax(x, -1))
+    x = torch.randn(4, 6)
+    torch._dynamo.mark_dynamic(x, 0)
+    same(fast(x), torch.softmax(x, -1))
+    y = torch.randn(9, 6)
+    same(fast(y), torch.softmax(y, -1))
+
+
+def test_results_lie_as_in_eager_mode():
+    def f(x, w):
+        y = x @ w
+        return y.transpose(0, 1), y.relu().permute(1, 0), y.sum(0), x.t(), x, w.expand(3, *w.shape)
+
+    x, w = torch.randn(3, 4), torch.randn(4, 5)
+    got = compiled(f, dynamic=True)(x, w)
+    same(got[1:], f(x, w)[1:])
+    same(got[0].contiguous(), f(x, w)[0].contiguous())
+    assert got[3].data_ptr() == x.data_ptr()
+    assert got[4] is x
+
+
+def test_channels_last_results_keep_their_order():
+    model = nn.Conv2d(3, 8, 3, padding=1).eval()
+    x = torch.randn(2, 3, 9, 7).to(memory_format=torch.channels_last)
+    same(compiled(lambda x: model(x).relu(), dynamic=True)(x), model(x).relu(), 1e-4)
+
+
+def test_numbers_come_and_go():
+    def f(x, k, scale):
+        return x * k + scale, x.shape[0] * k, None, "text"
+
+    fast = compiled(f, dynamic=True)
+    for rows, k, scale in ((3, 2, 0.5), (4, 5, 0.25), (5, 3, 1e-9)):
+        x = torch.randn(rows, 4)
+        same(fast(x, k, scale), f(x, k, scale))
+
+
+def test_a_float_between_ops_that_torch_runs():
+    def f(x, scale):
+        return torch.linalg.eigvalsh(x * scale).sum() * scale
+
+    fast = compiled(f, dynamic=True, options={"fallback": "framework"})
+    for scale in (0.5, 0.75, 3.5):
+        x = torch.eye(4) + torch.ones(4, 4)
+        same(fast(x, scale), f(x, scale))
+    assert disc.report(fast).to_dict()["fallbacks"]
+
+
+class Counting(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("seen", torch.zeros(3))
+        self.norm = nn.BatchNorm1d(3)
+
+    def forward(self, x):
+        self.seen += x.sum(0)
+        return self.norm(x), self.seen
+
+
+def test_buffers_are_written():
+    model = Counting()
+    eager = copy.deepcopy(model)
+    fast = compiled(model, dynamic=True)
+    for rows in (4, 6, 5):
+        x = torch.randn(rows, 3)
+        got = fast(x)
+        same(got, eager(x), 1e-4)
+        assert got[1] is model.seen
+    for a, b in zip(model.buffers(), eager.buffers(), strict=True):
+        same(a, b, 1e-4)
+
+
+def test_inputs_are_written_also_with_strides():
+    def f(x, y):
+        x.add_(1)
+        x[:, 0] = y
+        return x.sum(), x[1:]
+
+    fast = compiled(f, dynamic=True)
+    for make in (lambda: torch.randn(4, 6), lambda: torch.randn(6, 4).t(), lambda: torch.randn(8, 6)[::2]):
+        x = make()
+        z = x.clone(memory_format=torch.preserve_format)
+        y = torch.randn(4)
+        got, want = fast(x, y), f(z, y)
+        torch.testing.assert_close(x, z)
+        torch.testing.assert_close(got[0], want[0])
+        assert got[1].data_ptr() == x[1:].data_ptr()
+
+
+def test_a_changed_weight_is_seen():
+    model = nn.Linear(16, 16).eval()
+    fast = compiled(model, dynamic=True)
+    x = torch.randn(3, 16)
+    same(fast(x), model(x))
+    state = {name: torch.randn_like(t) for name, t in model.state_dict().items()}
+    model.load_state_dict(state)
+    same(fast(x), model(x))
+    model.weight.data = torch.randn(16, 16)
+    same(fast(x), model(x))
+
+
+@pytest.mark.parametrize("momentum", [0.5, 0.999])
+def test_weights_that_are_averaged_through_data_are_seen(momentum):
+    model, other = nn.Linear(64, 64).eval(), nn.Linear(64, 64)
+    fast = compiled(model, dynamic=True)
+    x = torch.randn(3, 64)
+    for _ in range(6):
+        for mine, theirs in zip(model.parameters(), other.parameters(), strict=True):
+            mine.data.mul_(momentum).add_(theirs.data, alpha=1 - momentum)
+        same(fast(x), model(x), 1e-6)
+
+
+def test_evaluation_between_steps_of_training_stops_preparing_weights():
+    model = nn.Sequential(nn.Linear(8, 32), nn.ReLU(), nn.Linear(32, 8))
+    fast = compiled(model, dynamic=True, options={"fallback": "framework"})
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.05)
+    x = torch.randn(5, 8)
+    for _ in range(6):
+        with torch.enable_grad():
+            optimizer.zero_grad()
+            model(x).square().mean().backward()
+        optimizer.step()
+        same(fast(x), model(x))
+    (report,) = [g for g in disc.report(fast).to_dict()["graphs"]]
+    assert report["coverage"] == 1.0
+    assert disc.report(fast).to_dict()["prepared_weight_bytes"] == 0
+
+
+def test_layers_of_one_kind_share_a_graph_and_keep_their_weights():
+    layers = [Block().eval() for _ in range(4)]
+
+    class Stack(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layers = nn.ModuleList(layers)
+
+        def forward(self, x):
+            for layer in self.layers:
+                x = layer(x)
+            return x
+
+    model = Stack()
+    expected = copy.deepcopy(model)
+    for layer in model.layers:
+        layer.compile(backend="disc", dynamic=True, options=STRICT)
+    for rows in (3, 4):
+        x = torch.randn(rows, 2, 8)
+        for _ in range(3):
+            same(model(x), expected(x))
+    # A layer that is the first one of its kind has the graph.
+    assert disc.report(model.layers[0]).to_dict()["compiles"] >= 1
+
+
+def test_random_numbers_are_those_of_eager_mode():
+    def f(x):
+        return nn.functional.dropout(x * 2, 0.5, training=True) + torch.rand_like(x)
+
+    fast = compiled(f, dynamic=True, options={"fallback": "framework"})
+    for rows in (3, 5):
+        x = torch.randn(rows, 4)
+        torch.manual_seed(7)
+        got = fast(x)
+        torch.manual_seed(7)
+        same(got, f(x))
+
+
+def test_autocast_and_modes_within():
+    layer = nn.Linear(8, 8)
+
+    def f(x):
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            y = layer(x)
+        with torch.enable_grad():
+            z = y.float() * 2
+        return y, z
+
+    x = torch.randn(3, 8)
+    got, want = compiled(f, dynamic=True)(x), f(x)
+    assert got[0].dtype == torch.bfloat16
+    torch.testing.assert_close(got[0], want[0], rtol=0.02, atol=0.02)
+    with torch.autocast("cpu"):
+        torch.testing.assert_close(compiled(layer)(x), layer(x), rtol=0.02, atol=0.02)
+
+
+def test_inference_mode():
+    model = Block().eval()
+    fast = compiled(model, dynamic=True)
+    with torch.inference_mode():
+        for rows in (3, 4):
+            x = torch.randn(rows, 8)
+            same(fast(x), model(x))
+
+
+def test_gradients_are_those_of_eager_mode():
+    model = Block()
+    fast = compiled(model, options={"fallback": "framework"})
+    x = torch.randn(3, 8)
+    with torch.enable_grad():
+        fast(x).sum().backward()
+        ours = [p.grad.clone() for p in model.parameters()]
+        model.zero_grad()
+        model(x).sum().backward()
+    for a, p in zip(ours, model.parameters(), strict=True):
+        same(a, p.grad)
+    assert "differentiated" in disc.report(fast).to_dict()["fallbacks"][0]["reason"]
+
+
+def test_graph_breaks_are_reported_with_their_line():
+    def f(x):
+        y = x * 2
+        if y.sum() > 0:
+            return y + 1
+        return y - 1
+
+    fast = compiled(f, dynamic=True)
+    for x in (torch.ones(3), -torch.ones(4)):
+        same(fast(x), f(x))
+    (broken, *_) = disc.report(fast).to_dict()["graph_breaks"]
+    assert broken["source"].startswith("test_torch_compile.py:")
+    assert broken["reason"]
+
+
+def test_transforms_of_torch_func():
+    w = torch.randn(4, 4)
+
+    def f(x):
+        return torch.func.vmap(lambda row: (w @ row).tanh())(x), torch.func.grad(lambda t: (t * t).sum())(x)
+
+    fast = compiled(f, dynamic=True, options={"fallback": "framework"})
+    for rows in (3, 5):
+        x = torch.randn(rows, 4)
+        same(fast(x), f(x))
+
+
+def test_control_flow():
+    def f(x):
+        return torch.cond(x.sum() > 0, lambda t: t * 2, lambda t: t - 1, (x,))
+
+    fast = compiled(f, options={"fallback": "framework"})
+    for x in (torch.ones(3), -torch.ones(3)):
+        same(fast(x), f(x))
+
+
+def test_an_error_in_the_backend_leaves_the_graph_to_torch(monkeypatch):
+    from disc.torch.compile import backend
+
+    def fails(*args):
+        raise RuntimeError("planted")
+
+    monkeypatch.setattr(backend, "_compiled", fails)
+    fast = compiled(Block().eval(), options={"fallback": "framework"})
+    x = torch.randn(3, 8)
+    assert fast(x).shape == x.shape
+    (row,) = disc.report(fast).to_dict()["fallbacks"]
+    assert "planted" in row["reason"]
+    assert row["calls"] == 1
+    with pytest.raises(Exception, match="planted"):
+        compiled(Block().eval())(x)
+
+
+def test_wrong_options_are_named():
+    with pytest.raises(Exception, match="threds"):
+        compiled(Block().eval(), options={"threds": 1})(torch.randn(2, 8))
+    with pytest.raises(Exception, match="release_weights"):
+        compiled(Block().eval(), options={"release_weights": True})(torch.randn(2, 8))
+
+
+def test_errors_of_a_call_are_those_of_eager_mode():
+    def f(table, places):
+        return table[places] * 2
+
+    fast = compiled(f, dynamic=True)
+    table = torch.randn(5, 3)
+    same(fast(table, torch.tensor([0, 4])), f(table, torch.tensor([0, 4])))
+    with pytest.raises(IndexError):
+        fast(table, torch.tensor([0, 9]))
+    same(fast(table, torch.tensor([1, 2])), f(table, torch.tensor([1, 2])))
+
+
+def test_the_backend_is_registered_and_writes_nothing_here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert "disc" in torch._dynamo.list_backends()
+    fast = torch.compile(Block().eval(), backend="disc", mode="reduce-overhead")
+    fast(torch.randn(2, 8))
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_report_needs_a_call():
+    with pytest.raises(disc.Error, match="first call"):
+        disc.report(compiled(lambda x: x + 1))
