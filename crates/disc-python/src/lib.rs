@@ -35,6 +35,7 @@ fn _disc(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<ir::PyValue>()?;
     module.add_class::<compile::PyArtifact>()?;
     module.add_class::<call::PyExecutable>()?;
+    module.add_class::<call::PyWatch>()?;
     module.add_function(wrap_pyfunction!(ir::ops, module)?)?;
     module.add_function(wrap_pyfunction!(compile::compile, module)?)?;
     module.add_function(wrap_pyfunction!(compile::devices, module)?)?;

@@ -63,6 +63,13 @@ def partition(rows: Sequence[tuple], fewest: int | None) -> list[tuple[bool, lis
     return _extension().partition(rows, fewest)
 
 
+def watch(arguments: tuple, positions: Sequence[int]):
+    """Notes the weights among the arguments of a call: ``are_unchanged(arguments)`` says whether a
+    later call has the same objects, versions, memory and, of a few elements, contents.
+    """
+    return _extension().Watch(arguments, positions)
+
+
 def devices() -> list[str]:
     """Names the devices that compiled modules can run on here.
 

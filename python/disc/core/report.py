@@ -26,8 +26,8 @@ FINDERS: list[Callable[[Any], Compiled | None]] = []
 
 
 def report(module) -> Report:
-    """The report of what ``disc.optimize`` returned, or of what ``torch.compile`` returned with this
-    backend, which has a report from the first call on.
+    """The report of what ``disc.optimize`` returned, or of what ``torch.compile`` returned with
+    this backend, which has a report from the first call on.
     """
     if isinstance(module, Compiled):
         return Report(module.report_values())

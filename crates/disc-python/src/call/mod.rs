@@ -14,8 +14,10 @@ mod meta;
 mod outputs;
 mod owned;
 mod read;
+mod watch;
 mod weights;
 
 pub(crate) use executable::{PyExecutable, load_code};
 pub(crate) use held::hold;
+pub(crate) use watch::PyWatch;
 pub(crate) use weights::read as read_weights;

@@ -41,24 +41,32 @@ def backend(
             help="leave out release_weights, or use disc.optimize",
         )
     environment.check()
-    try:
-        made = _compiled(gm, chosen)
-    except Exception as error:
-        if chosen.fallback == "error":
-            raise
-        made = EagerGraph(gm, _reason(error))
-        _LOG.info("a graph of dynamo's is torch's: %s", made.reason)
+    made, call = serve(gm, example_inputs, chosen)
     note(made, gm)
-    return made.call
+    return call
 
 
-def _compiled(gm: torch.fx.GraphModule, options: Options):
+def serve(gm: torch.fx.GraphModule, example_inputs: list, options: Options) -> tuple[Any, Callable]:
+    """A ``CompiledGraph`` or an ``EagerGraph`` for a graph of dynamo's, and the function that
+    dynamo calls; raises only with ``fallback="error"``.
+    """
+    try:
+        return _compiled(gm, example_inputs, options)
+    except Exception as error:
+        if options.fallback == "error":
+            raise
+        made, call = _eager(gm, _reason(error))
+        _LOG.info("a graph of dynamo's is torch's: %s", made.reason)
+        return made, call
+
+
+def _compiled(gm: torch.fx.GraphModule, example_inputs: list, options: Options):
     context = TracingContext.try_get()
     env = context.fake_mode.shape_env if context is not None and context.fake_mode is not None else None
     if env is None:
         raise Error("dynamo gave no sizes")
     if (reason := _needs_gradient(gm)) is not None:
-        return EagerGraph(gm, reason)
+        return _eager(gm, reason)
     from .dynamo_graph import read
     from .inference import CompiledGraph
 
@@ -67,12 +75,25 @@ def _compiled(gm: torch.fx.GraphModule, options: Options):
         # torch advises against sizes as arguments.
         warnings.simplefilter("ignore")
         stage("capture")
-        found = read(gm, env)
+        try:
+            found = read(gm, env)
+        except Exception as error:
+            # Whatever stopped it: AOTAutograd succeeds, or says what is wrong.
+            _LOG.info("a graph of dynamo's goes through AOTAutograd: %s", error)
+            from .by_aot import compiled_by_aot
+
+            return compiled_by_aot(gm, example_inputs, options)
         captured = (time.perf_counter() - start) * 1e3
         if not any(node.op == "call_function" for node in found.graph.nodes):
-            return EagerGraph(gm, None)
+            return _eager(gm, None)
         stage("compile")
-        return CompiledGraph(gm, found, env, options, captured)
+        made = CompiledGraph(gm, found, env, options, captured)
+        return made, made.call
+
+
+def _eager(gm: torch.fx.GraphModule, reason: str | None):
+    made = EagerGraph(gm, reason)
+    return made, made.call
 
 
 def _needs_gradient(gm: torch.fx.GraphModule) -> str | None:

@@ -75,7 +75,7 @@ def read(gm: torch.fx.GraphModule, env) -> DynamoGraph:
     names = Names()
     for a in arguments:
         a.name = names.fresh(a.name)
-    return _without_views(DynamoGraph(traced, arguments))
+    return without_views(DynamoGraph(traced, arguments))
 
 
 def _argument(position: int, holder: torch.fx.Node, node) -> Argument:
@@ -96,7 +96,7 @@ def _name(source, target: str) -> str:
     return ".".join(own) or target
 
 
-def _without_views(read: DynamoGraph) -> DynamoGraph:
+def without_views(read: DynamoGraph) -> DynamoGraph:
     """Takes the results out of the graph that are made of arguments alone."""
     traced = read.traced
     printer = Printer()
@@ -185,8 +185,8 @@ def _is_view(node: torch.fx.Node) -> bool:
 
 
 def _memory_order(val: torch.Tensor) -> list[int] | None:
-    """The axes of a dense tensor from the slowest to the fastest in memory, in the example; None for
-    one in row-major order, and for one with gaps or shared elements.
+    """The axes of a dense tensor from the slowest to the fastest in memory, in the example; None
+    for one in row-major order, and for one with gaps or shared elements.
     """
     strides = [_hint(s) for s in val.stride()]
     sizes = [_hint(s) for s in val.shape]
@@ -234,7 +234,7 @@ def _dense(node: torch.fx.Node, text: str, printer: Printer) -> str:
 
 @dataclass
 class Compilation:
-    """What is compiled of a graph, and which arguments of dynamo's it takes."""
+    """The part of a graph that is compiled, and the arguments of dynamo's that it takes."""
 
     captured: CapturedGraph
     #: Arguments that are inputs, tensors before numbers.
@@ -252,16 +252,18 @@ class Compilation:
 
 
 def compilation(read: DynamoGraph, env, packs_weights: bool) -> Compilation:
-    """What is compiled of ``read``: with ``packs_weights`` the weights that it does not write to are
-    weights, else they are inputs like any other.
+    """The compilation of ``read``: with ``packs_weights`` the weights that it does not write to
+    are weights, else they are inputs like any other.
     """
     old = read.traced
     traced = Traced(old.graph, constants=old.constants, made=old.made, shape_env=env)
-    written = {w for n in old.graph.nodes if n.op == "call_function" for w in map(family_of, written_arguments(n))}
-    used = [a for a in read.arguments if a.node is not None and (a.node.users or family_of(a.node) in written)]
-    is_weight = {
-        a.position: packs_weights and a.is_weight and family_of(a.node) not in written for a in used
+    written = {
+        w for n in old.graph.nodes if n.op == "call_function" for w in map(family_of, written_arguments(n))
     }
+    used = [
+        a for a in read.arguments if a.node is not None and (a.node.users or family_of(a.node) in written)
+    ]
+    is_weight = {a.position: packs_weights and a.is_weight and family_of(a.node) not in written for a in used}
     weights = [a for a in used if is_weight[a.position]]
     tensors = [a for a in used if not is_weight[a.position]]
     traced.weights = [(a.node, a.name, a.example) for a in weights]

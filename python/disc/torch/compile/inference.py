@@ -11,10 +11,9 @@ written.
 from __future__ import annotations
 
 import logging
-import operator
 import threading
 import time
-from collections.abc import Callable
+import weakref
 from typing import Any
 
 import torch
@@ -38,39 +37,9 @@ _MOST_CHANGES = 2
 #: Sets of weights that are kept prepared: layers of one kind share a graph.
 _MOST_SETS = 128
 
-_version = operator.attrgetter("_version")
-_address = torch.Tensor.data_ptr
-
-
-class Weights:
-    """The weights of some call: a later call has the same if the tensors and their versions are."""
-
-    def __init__(self, tensors: tuple):
-        self.tensors = tensors
-        self.version = _tracked_version if any(t.is_inference() for t in tensors) else _version
-        self.versions = list(map(self.version, tensors))
-        self.addresses = list(map(_address, tensors))
-
-    def are_same(self, tensors: tuple) -> bool:
-        """Returns true if these are the same tensors, of any version."""
-        return all(map(operator.is_, tensors, self.tensors))
-
-    def are_unchanged(self, tensors: tuple) -> bool:
-        """Returns true if the tensors hold what they held."""
-        return (
-            all(map(operator.is_, tensors, self.tensors))
-            and list(map(self.version, tensors)) == self.versions
-            and list(map(_address, tensors)) == self.addresses
-        )
-
-
-def _tracked_version(t: torch.Tensor) -> int:
-    # A tensor of inference mode has no version.
-    return 0 if t.is_inference() else t._version
-
 
 class Code:
-    """What a graph was compiled to: whole, or in parts between ops of torch."""
+    """A compiled graph: whole, or in parts between ops of torch."""
 
     def __init__(self, made: Compilation, options: Options, stages: dict[str, float]):
         self.compilation = made
@@ -99,7 +68,7 @@ class Code:
             if self.parts is None:
                 raise
         self.stages = {**stages, "convert": (time.perf_counter() - start) * 1e3}
-        self.pick_weights = _picker(list(made.weights.values()))
+        self.weights = list(made.weights.values())
 
     def loaded(self, args: tuple) -> Executable:
         """Compiled code with the weights that a call passes."""
@@ -155,7 +124,9 @@ class Executable:
 class CompiledGraph:
     """A graph of dynamo's that disc compiled; ``call`` takes and gives what the graph does."""
 
-    def __init__(self, gm: torch.fx.GraphModule, read: DynamoGraph, env, options: Options, milliseconds: float):
+    def __init__(
+        self, gm: torch.fx.GraphModule, read: DynamoGraph, env, options: Options, milliseconds: float
+    ):
         self.eager = gm.forward
         self.calls = 0
         #: Calls that dynamo's graph served, and why.
@@ -164,8 +135,11 @@ class CompiledGraph:
         self._finish = read.finish
         self._stages = {"capture": milliseconds}
         self.code = Code(compilation(read, env, packs_weights=True), options, self._stages)
-        self._sets: dict[tuple[int, ...], tuple[Weights, Executable]] = {}
-        self._last: tuple[Weights, Executable] | None = None
+        #: By the identities of weights: a watch over them, and code that holds them.
+        self._sets: dict[tuple[int, ...], tuple[Any, Executable]] = {}
+        self._last: tuple[Any, Executable] | None = None
+        #: They call when a weight of a set is gone.
+        self._deaths: dict[tuple[int, ...], weakref.ref] = {}
         self._changes = 0
         self._lock = threading.Lock()
 
@@ -173,7 +147,7 @@ class CompiledGraph:
         """The results of the graph for the arguments that dynamo passes."""
         self.calls += 1
         last = self._last
-        if last is None or not last[0].are_unchanged(self.code.pick_weights(args)):
+        if last is None or not last[0].are_unchanged(args):
             last = self._prepared(args)
         executable = last[1]
         try:
@@ -189,34 +163,44 @@ class CompiledGraph:
         self.refused[error.message] = self.refused.get(error.message, 0) + 1
         return result
 
-    def _prepared(self, args: tuple) -> tuple[Weights, Executable]:
+    def _prepared(self, args: tuple) -> tuple[Any, Executable]:
         """Compiled code with the weights of a call, as they are now."""
         with self._lock:
-            weights = self.code.pick_weights(args)
-            key = tuple(map(id, weights))
+            code = self.code
+            key = tuple(id(args[position]) for position in code.weights)
             found = self._sets.get(key)
-            if found is None or not found[0].are_unchanged(weights):
-                if found is not None and found[0].are_same(weights):
-                    self._changes += 1
-                if self._changes > _MOST_CHANGES and self.code.compilation.weights:
+            if found is None or not found[0].are_unchanged(args):
+                self._changes += found is not None
+                if self._changes > _MOST_CHANGES:
                     return self._unpacked(args)
-                found = Weights(weights), self.code.loaded(args)
-                if self.code.parts is not None or len(self._sets) >= _MOST_SETS:
+                found = extension.watch(args, code.weights), code.loaded(args)
+                if code.parts is not None or len(self._sets) >= _MOST_SETS:
                     # The clusters of parts hold one set of weights.
                     self._sets.clear()
                 self._sets[key] = found
-            elif self.code.parts is not None and self._last is not found:
-                self.code.loaded(args)
+                if code.weights:
+                    self._forget_with(args[code.weights[0]], key)
             self._last = found
             return found
 
-    def _unpacked(self, args: tuple) -> tuple[Weights, Executable]:
+    def _forget_with(self, weight: torch.Tensor, key: tuple) -> None:
+        """Lets go of prepared weights when the model that has them is gone."""
+        ours = weakref.ref(self)
+
+        def forget(_):
+            graph = ours()
+            if graph is not None and (held := graph._sets.pop(key, None)) is not None:
+                graph._deaths.pop(key, None)
+                graph._last = None if graph._last is held else graph._last
+
+        self._deaths[key] = weakref.ref(weight, forget)
+
+    def _unpacked(self, args: tuple) -> tuple[Any, Executable]:
         """Code that takes the weights as inputs: they keep changing."""
         _LOG.info("the weights of a graph keep changing: they are not prepared any more")
         code = Code(compilation(self._read, self._env, packs_weights=False), self._options, self._stages)
         self._sets.clear()
-        self._last = Weights(()), code.loaded(args)
-        self.code = code
+        self.code, self._last = code, (extension.watch(args, []), code.loaded(args))
         return self._last
 
     # The report.
@@ -266,10 +250,3 @@ def _pairs(weights) -> list[tuple[str, torch.Tensor]]:
 
 def _plain(t: torch.Tensor) -> torch.Tensor:
     return torch.view_as_real(t) if t.is_complex() else t
-
-
-def _picker(positions: list[int]) -> Callable:
-    if len(positions) == 1:
-        (only,) = positions
-        return lambda args: (args[only],)
-    return operator.itemgetter(*positions) if positions else lambda args: ()

@@ -30,9 +30,7 @@ MOST_FORMS = 32
 class Dispatcher:
     """The forms of call of one module and what serves them."""
 
-    def __init__(
-        self, original: Callable[[], torch.nn.Module], dims, options: Options, is_part: bool = False
-    ):
+    def __init__(self, original: Callable[[], torch.nn.Module], dims, options: Options):
         module = original()
         self.original = original
         self.name = type(module).__name__
@@ -46,7 +44,6 @@ class Dispatcher:
         self.last: Entry | None = None
         #: Serves the forms beyond the most, once there are some.
         self._overflow: EagerEntry | None = None
-        self._is_part = is_part
         self._lock = threading.RLock()
 
     # Calls.
@@ -134,12 +131,8 @@ class Dispatcher:
     def build(self, args: tuple, kwargs: dict, dims, is_example: bool = False) -> Entry:
         """Compiles the form of a call."""
         asked = ladder.Request(self.original, args, kwargs, dims, self.options, is_example)
-        asked.part = None if self._is_part else self._part
         with Progress(self.options, self.name) as stage:
             return ladder.build(asked, stage)
-
-    def _part(self, module: torch.nn.Module) -> Dispatcher:
-        return Dispatcher(lambda: module, None, self.options, is_part=True)
 
     def _object(self, args: tuple, kwargs: dict) -> None:
         """Raises the first form's objection to a call of another one."""

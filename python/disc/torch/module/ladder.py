@@ -25,7 +25,6 @@ from ..capture.captured_program import CapturedProgram
 from ..pytree.arguments import flatten_arguments
 from ..threads import threads_of
 from ..weights import prepared_bytes
-from .by_dynamo import DynamoEntry
 from .entry import CompiledEntry, EagerEntry, Entry, PartitionedEntry
 
 _LOG = logging.getLogger("disc")
@@ -54,8 +53,6 @@ class Request:
         #: The captured graph, once there is one, and whether all of it could be lowered.
         self.graph = None
         self.is_lowered = False
-        #: Makes a dispatcher for a part that dynamo split off; None for such a part.
-        self.part: Callable | None = None
 
 
 def build(request: Request, stage: Callable[[str], None]) -> Entry:
@@ -90,10 +87,16 @@ def _below(request: Request, cause: Error, tensors: list[torch.Tensor], stage) -
                 return entry
         except Exception as error:
             _LOG.info("%s is not compiled in parts: %s", name, error)
-    elif request.part is not None and _is_served_by_dynamo(request, tensors):
+    elif _is_served_by_dynamo(request, tensors):
         stage("split by dynamo")
-        return DynamoEntry(request.original, cause, request.part)
+        return _by_dynamo(request, cause)
     return EagerEntry(request.original, cause)
+
+
+def _by_dynamo(request: Request, cause: Error) -> Entry:
+    from .by_dynamo import DynamoEntry
+
+    return DynamoEntry(request.original, cause, request.options)
 
 
 def _as_error(error: Exception) -> Error:

@@ -22,9 +22,7 @@ from . import process_state
 from .tracer import NotTraced, Recorder
 
 
-def trace_graph(
-    gm: torch.fx.GraphModule, env, serves: Serves
-) -> tuple[Traced, list[torch.fx.Node | None]]:
+def trace_graph(gm: torch.fx.GraphModule, env, serves: Serves) -> tuple[Traced, list[torch.fx.Node | None]]:
     """Traces ``gm``, whose sizes are symbols of ``env``; beside the trace, the placeholder of each
     argument of ``gm``, None for a number.
 
@@ -41,6 +39,8 @@ def trace_graph(
     for node in gm.graph.nodes:
         if getattr(node.target, "__module__", "").startswith(_TRANSFORMS):
             raise NotTraced(f"{node.target} belongs to a transform of torch.func")
+        if isinstance(node.target, torch._ops.HigherOrderOperator):
+            raise NotTraced(f"{node.target} holds graphs")
     floats = {node for node, x in zip(holders, values, strict=True) if _is_float(node, x)}
     with (
         process_state.without_libraries(),
@@ -77,7 +77,7 @@ class _GraphRecorder(Recorder):
         self.kept: set[torch.fx.Node] = set()
 
     def adopt(self, value, name: str):
-        """What stands for an argument in the trace."""
+        """The stand-in of an argument in the trace."""
         if not isinstance(value, torch.Tensor):
             return value
         if type(value) is not FakeTensor or value.layout is not torch.strided or value.is_quantized:

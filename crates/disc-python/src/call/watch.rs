@@ -1,0 +1,116 @@
+//! Notices that weights were changed since they were prepared: `Watch`.
+use super::read::{self, Buffers, Extents};
+use crate::errors::{Failure, guarded};
+use pyo3::{intern, prelude::*, types::PyTuple};
+
+/// Elements of each weight that are compared. A write that torch counts in no version
+/// (`weight.data.mul_()`, as averages of weights are made) changes most elements.
+const SAMPLES: usize = 2;
+
+/// Some arguments of a call, as they were: which objects, their versions, their memory, and a few
+/// of their elements.
+#[pyclass(name = "Watch", module = "disc._disc", frozen)]
+pub(crate) struct PyWatch {
+    weights: Vec<Weight>,
+}
+
+struct Weight {
+    /// The position among the arguments.
+    position: usize,
+    /// The address of the object, which may be gone: what has its address and its memory, which the
+    /// compiled code holds, is a view of the same elements.
+    object: usize,
+    /// None for a tensor of inference mode.
+    version: Option<i64>,
+    seen: Seen,
+}
+
+/// The memory of a tensor, and the bytes of a few elements.
+#[derive(PartialEq, Eq, Clone, Copy)]
+struct Seen {
+    address: usize,
+    samples: [u64; SAMPLES],
+}
+
+#[pymethods]
+impl PyWatch {
+    /// Notes the arguments at `positions`.
+    #[new]
+    fn new(arguments: &Bound<'_, PyTuple>, positions: Vec<usize>) -> PyResult<Self> {
+        guarded(|| {
+            let weight = |position: usize| {
+                let object = arguments.get_item(position)?;
+                let version = object.getattr(intern!(object.py(), "_version")).ok().and_then(|v| v.extract().ok());
+                Ok(Weight { position, version, seen: seen(&object)?, object: object.as_ptr().addr() })
+            };
+            Ok(Self { weights: positions.into_iter().map(weight).collect::<PyResult<_>>()? })
+        })
+    }
+
+    /// Returns true if the arguments are the same objects and hold what they held.
+    fn are_unchanged(&self, arguments: &Bound<'_, PyTuple>) -> PyResult<bool> {
+        guarded(|| {
+            for weight in &self.weights {
+                let object = arguments.get_borrowed_item(weight.position)?;
+                if object.as_ptr().addr() != weight.object || !weight.is_unchanged(&object)? {
+                    return Ok(false);
+                }
+            }
+            Ok(true)
+        })
+    }
+}
+
+impl Weight {
+    fn is_unchanged(&self, object: &Bound<'_, PyAny>) -> PyResult<bool> {
+        if let Some(version) = self.version
+            && object.getattr(intern!(object.py(), "_version"))?.extract::<i64>()? != version
+        {
+            return Ok(false);
+        }
+        Ok(seen(object)? == self.seen)
+    }
+}
+
+/// Reads a tensor; of one with gaps only the first element is looked at.
+fn seen(object: &Bound<'_, PyAny>) -> PyResult<Seen> {
+    let (mut extents, mut buffers) = (Extents::new(), Buffers::new());
+    let tensor = read::any(object, &mut extents, &mut buffers)
+        .map_err(|unreadable| Failure::argument(format!("a weight {}", unreadable.describe(object.py()))))?;
+    let (count, is_dense) = dense(tensor.sizes(&extents), tensor.strides(&extents));
+    let mut samples = [0; SAMPLES];
+    for (i, sample) in samples.iter_mut().enumerate().filter(|_| count > 0) {
+        let place = if is_dense { count * (2 * i + 1) / (2 * SAMPLES) } else { 0 };
+        let mut bytes = [0; 8];
+        let size = tensor.dtype.size().min(8);
+        // SAFETY: the element is one of a tensor that the argument keeps alive.
+        unsafe { std::ptr::copy_nonoverlapping(tensor.data.cast::<u8>().add(place * tensor.dtype.size()), bytes.as_mut_ptr(), size) };
+        *sample = u64::from_le_bytes(bytes);
+    }
+    Ok(Seen { address: tensor.data.addr(), samples })
+}
+
+/// The number of elements, and true if they lie one behind the other.
+fn dense(sizes: &[i64], strides: &[i64]) -> (usize, bool) {
+    let mut expected = 1;
+    let is_dense = sizes.iter().zip(strides).rev().all(|(&size, &stride)| {
+        let fits = size == 1 || stride == expected;
+        expected *= size;
+        fits
+    });
+    (sizes.iter().product::<i64>().max(0) as usize, is_dense)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tensor_with_gaps_is_not_dense() {
+        assert_eq!(dense(&[2, 3], &[3, 1]), (6, true));
+        assert_eq!(dense(&[2, 3], &[6, 1]), (6, false));
+        assert_eq!(dense(&[3, 2], &[1, 3]), (6, false));
+        assert_eq!(dense(&[], &[]), (1, true));
+        assert_eq!(dense(&[0, 4], &[4, 1]), (0, true));
+    }
+}
