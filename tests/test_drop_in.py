@@ -283,8 +283,6 @@ def test_weights_of_parts_are_refreshed_and_may_move():
         fast.refresh()
         torch.testing.assert_close(fast(x, lengths), model(x, lengths))
         expected = model(x, lengths)
-        entry = fast._dispatcher.entries()[0]
-        assert entry.reads(model.last.weight.untyped_storage().data_ptr())
         model.share_memory()
         torch.testing.assert_close(fast(x, lengths), expected)
 

@@ -87,13 +87,21 @@ def _argument(position: int, holder: torch.fx.Node, node) -> Argument:
     return Argument(position, _name(source, str(holder.target)), node, example, is_weight)
 
 
+#: Steps of dynamo's sources that name nothing of the model.
+_UNNAMED = frozenset(("L", "G", "self", "kwargs", "args", "_modules", "_parameters", "_buffers", "__dict__"))
+_LONGEST_NAME = 40
+
+
 def _name(source, target: str) -> str:
     """The name of what dynamo took an argument from: ``L['self']._modules['l']`` is ``l``."""
     text = source.name if source is not None else target
-    text = text() if callable(text) else text
-    steps = [a or b for a, b in re.findall(r"\[['\"]?([^\]'\"]+)['\"]?\]|\.([A-Za-z_]\w*)", text)]
-    own = [step for step in steps if step not in ("self", "_modules", "_parameters", "_buffers")]
-    return ".".join(own) or target
+    steps = re.findall(r"[A-Za-z_]\w*|\d+", text() if callable(text) else text)
+    name = ""
+    for step in reversed([step for step in steps if step not in _UNNAMED]):
+        if name and len(step) + len(name) >= _LONGEST_NAME:
+            break
+        name = f"{step}.{name}" if name else step[-_LONGEST_NAME:]
+    return name or target
 
 
 def without_views(read: DynamoGraph) -> DynamoGraph:
