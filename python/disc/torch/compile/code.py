@@ -1,0 +1,198 @@
+"""Compiles a graph of dynamo's, whole or in parts between ops of torch, and gives the code its
+weights.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+
+from ...core import extension
+from ...core.errors import DimError, Error, ShapeError, UnsupportedOp
+from ...core.options import Options
+from ...core.report import collect, nothing, summed
+from ..call import signature_of
+from ..capture.captured_program import CapturedProgram
+from ..lowering.graph import convert
+from ..partition.program import Left, PartitionedProgram, partition
+from ..pytree.result import Result
+from ..state import State
+from ..threads import threads_of
+from .dynamo_graph import Compilation
+
+_LOG = logging.getLogger("disc")
+
+
+class Bound:
+    """Compiled code with its weights."""
+
+    def run(self, args: tuple) -> list:
+        """The outputs for the arguments of a call."""
+        raise NotImplementedError
+
+    def may_retry(self, error: Error) -> bool:
+        """Returns true if a call that failed wrote nothing."""
+        raise NotImplementedError
+
+
+class Code:
+    """A compiled graph without weights."""
+
+    def __init__(self, made: Compilation, stages: dict[str, float]):
+        self.compilation = made
+        self.stages = stages
+        #: The positions of the weights among the arguments.
+        self.weights = list(made.weights.values())
+
+    def bind(self, args: tuple) -> Bound:
+        """Prepares the weights that a call passes."""
+        raise NotImplementedError
+
+    def report_values(self, bound: Bound | None) -> dict[str, Any]:
+        """The values of the report that the code knows."""
+        raise NotImplementedError
+
+    def left(self) -> list[Left]:
+        """The ops that torch runs."""
+        return []
+
+
+def compiled(made: Compilation, options: Options, milliseconds: float) -> Code:
+    """Compiles a graph, whose capture took ``milliseconds``."""
+    directory = extension.cache_directory() if options.cache else None
+
+    def artifact(program: CapturedProgram):
+        return extension.compile_function(program.source, options, threads_of(options), directory)
+
+    try:
+        if options.block_ops or options.allow_ops:
+            raise UnsupportedOp("the options leave ops to torch")
+        program = convert(made.captured, extension.builder())
+        stages = {"capture": milliseconds, "convert": program.stages["convert"]}
+        return WholeCode(made, stages, program, artifact(program))
+    except Error as error:
+        if options.fallback == "error":
+            raise
+        _LOG.info("a graph of dynamo's is not compiled whole: %s", error)
+        start = time.perf_counter()
+
+        def executable(program: CapturedProgram):
+            return extension.load(artifact(program), _pairs(program.program.weights), outputs="torch")
+
+        parts = partition(made.captured, lambda: None, options, executable)
+        if parts is None:
+            raise
+        stages = {"capture": milliseconds, "convert": (time.perf_counter() - start) * 1e3}
+        return CodeInParts(made, stages, parts)
+
+
+class WholeCode(Code):
+    """A graph of which all is compiled."""
+
+    def __init__(self, made: Compilation, stages: dict[str, float], program: CapturedProgram, artifact):
+        super().__init__(made, stages)
+        self.program = program
+        self._artifact = artifact
+
+    def bind(self, args: tuple) -> BoundWhole:
+        positions = self.compilation.weights
+        weights = _pairs((name, args[positions[name]]) for name, _ in self.program.program.weights)
+        return BoundWhole(self, extension.load(self._artifact, weights, outputs="torch"))
+
+    def report_values(self, bound: Bound | None) -> dict[str, Any]:
+        if not isinstance(bound, BoundWhole):
+            return {**nothing(), "operations": self.program.program.operations}
+        return _collected(bound.native, self.program, self.stages)
+
+
+class BoundWhole(Bound):
+    """A whole graph with its weights; ``run`` is the quickest way that serves it."""
+
+    def __init__(self, code: WholeCode, native):
+        self.native = native
+        self._pick = code.compilation.pick
+        program, captured = code.program.program, code.compilation.captured
+        self._result = Result(program.outputs, captured.out_spec)
+        self._state = State.of(lambda: None, program, list(captured.arguments.names))
+        if self._state is not None:
+            self.run = self._run_writing
+        elif not self._result.plain:
+            self.run = self._run_mixed
+
+    def run(self, args: tuple) -> list:
+        return self.native.run(self._pick(args))
+
+    def _run_mixed(self, args: tuple) -> list:
+        tensors = self._pick(args)
+        return self._result.leaves(self.native.run(tensors), tensors)
+
+    def _run_writing(self, args: tuple) -> list:
+        held = self._state.take(list(self._pick(args)))
+        outputs = self.native.run(held.given)
+        self._state.store(held, outputs)
+        return self._result.leaves(outputs, held.tensors)
+
+    def may_retry(self, error: Error) -> bool:
+        # Facts about sizes are checked before the first store.
+        return self._state is None or isinstance(error, (DimError, ShapeError)) or error.code == "E0601"
+
+
+class CodeInParts(Code):
+    """A graph of which torch runs some ops; its clusters hold the weights of one binding."""
+
+    def __init__(self, made: Compilation, stages: dict[str, float], parts: PartitionedProgram):
+        super().__init__(made, stages)
+        self.parts = parts
+
+    def bind(self, args: tuple) -> BoundParts:
+        positions = self.compilation.weights
+        self.parts.use({name: args[position].detach() for name, position in positions.items()})
+        return BoundParts(self)
+
+    def report_values(self, bound: Bound | None) -> dict[str, Any]:
+        rows = [_collected(made.executable, made.program, {}) for made in self.parts.clusters]
+        report = {**rows[0], **summed(rows, sum(left.computes for left in self.parts.left), 0)}
+        stages = {**self.stages, **{k: v for k, v in report["stages_ms"].items() if k not in self.stages}}
+        return {**report, "stages_ms": stages}
+
+    def left(self) -> list[Left]:
+        return [left for left in self.parts.left if left.computes]
+
+
+class BoundParts(Bound):
+    """A graph in parts with its weights."""
+
+    def __init__(self, code: CodeInParts):
+        self._pick: Callable = code.compilation.pick
+        self._run: Callable = code.parts.run
+        self._writes = bool(code.compilation.captured.traced.written())
+
+    def run(self, args: tuple) -> list:
+        if torch._C._is_any_autocast_enabled():
+            # Its casts are ops of the graph.
+            with torch.autocast("cpu", enabled=False):
+                return self._run(self._pick(args))
+        return self._run(self._pick(args))
+
+    def may_retry(self, error: Error) -> bool:
+        return not self._writes
+
+
+def _collected(executable, program: CapturedProgram, stages: dict[str, float]) -> dict[str, Any]:
+    return collect(
+        executable,
+        signature_of(program),
+        stages=stages,
+        capture_cache="off",
+        operations=program.program.operations,
+        weight_bytes=sum(t.numel() * t.element_size() for _, t in program.program.weights),
+    )
+
+
+def _pairs(weights: Iterable[tuple[str, torch.Tensor]]) -> list[tuple[str, torch.Tensor]]:
+    held = ((name, t.detach()) for name, t in weights)
+    return [(name, torch.view_as_real(t) if t.is_complex() else t) for name, t in held]
