@@ -364,3 +364,84 @@ def test_the_backend_is_registered_and_writes_nothing_here(tmp_path, monkeypatch
 def test_a_report_needs_a_call():
     with pytest.raises(disc.Error, match="first call"):
         disc.report(compiled(lambda x: x + 1))
+
+
+@pytest.mark.parametrize("norm_first", [False, True])
+def test_the_fused_layer_of_an_encoder(norm_first):
+    layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True, norm_first=norm_first).eval()
+    fast = compiled(lambda x, mask: layer(x, src_key_padding_mask=mask), dynamic=True)
+    for batch, length in ((2, 5), (3, 4)):
+        x, mask = torch.randn(batch, length, 8), torch.zeros(batch, length, dtype=torch.bool)
+        mask[0, 2:] = True
+        same(fast(x, mask), layer(x, src_key_padding_mask=mask))
+    mask[1] = True
+    same(fast(x, mask), layer(x, src_key_padding_mask=mask))
+
+
+def test_a_graph_that_returns_nothing_but_writes():
+    def f(x, places, values):
+        x.scatter_add_(0, places, values)
+
+    fast = compiled(f, dynamic=True)
+    for rows in (4, 6):
+        x, places, values = torch.randn(rows), torch.tensor([0, 2, 2]), torch.randn(3)
+        expected = x.clone()
+        fast(x, places, values)
+        f(expected, places, values)
+        same(x, expected)
+
+
+def test_sizes_that_depend_on_data():
+    with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True):
+        fast = compiled(lambda x: x[x > 0] * 2, dynamic=True)
+        for rows in (5, 9):
+            x = torch.randn(rows)
+            same(fast(x), x[x > 0] * 2)
+
+
+def test_a_step_of_decoding_copies_no_cache():
+    transformers = pytest.importorskip("transformers")
+    config = transformers.LlamaConfig(
+        num_hidden_layers=1, num_attention_heads=2, hidden_size=16, intermediate_size=16, vocab_size=50
+    )
+    model = transformers.LlamaForCausalLM(config).eval()
+    expected = copy.deepcopy(model)
+    caches = [transformers.StaticCache(config=config, max_cache_len=4096) for _ in range(2)]
+    model.compile(backend="disc", dynamic=True, options=STRICT)
+    ids = torch.randint(0, 50, (1, 9))
+    for part in (ids[:, :7], ids[:, 7:8], ids[:, 8:]):
+        got = model(part, past_key_values=caches[0]).logits
+        same(got, expected(part, past_key_values=caches[1]).logits, 1e-4)
+    report = disc.report(model).to_dict()
+    assert all(graph["coverage"] == 1.0 for graph in report["graphs"])
+    assert report["peak_arena_bytes"] < caches[0].layers[0].keys.nbytes / 4
+
+
+@pytest.mark.parametrize("cache", [None, "static"])
+def test_generation_as_in_eager_mode(cache):
+    transformers = pytest.importorskip("transformers")
+    config = transformers.GPT2Config(n_layer=1, n_head=2, n_embd=16, vocab_size=60, n_positions=64)
+    model = transformers.GPT2LMHeadModel(config).eval()
+    model.generation_config.eos_token_id, model.generation_config.pad_token_id = None, 0
+    expected = copy.deepcopy(model)
+    model.compile(backend="disc", dynamic=True, options=STRICT)
+    for ways in ({}, {"num_beams": 2}, {"do_sample": True}):
+        ids = torch.randint(1, 60, (2, 5))
+        ways = {"max_new_tokens": 6, "cache_implementation": cache, "do_sample": False, **ways}
+        torch.manual_seed(1)
+        got = model.generate(ids, **ways)
+        torch.manual_seed(1)
+        assert torch.equal(got, expected.generate(ids, **ways))
+    assert disc.report(model).to_dict()["fallbacks"] == []
+
+
+def test_a_number_that_no_shape_tells_between_ops_that_torch_runs():
+    def f(x, n):
+        y = torch.relu(x.repeat(n, 1) * n)
+        return torch.linalg.qr(y).R.abs() + torch.arange(n).sum() * x.sum()
+
+    fast = compiled(f, dynamic=True, options={"fallback": "framework"})
+    for n in (3, 5, 4):
+        x = torch.randn(4, 3)
+        same(fast(x, n), f(x, n), 1e-4)
+    assert 0 < disc.report(fast).to_dict()["coverage"] < 1

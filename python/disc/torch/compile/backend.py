@@ -55,7 +55,7 @@ def serve(gm: torch.fx.GraphModule, example_inputs: list, options: Options) -> t
     except Exception as error:
         if options.fallback == "error":
             raise
-        made, call = _eager(gm, _reason(error))
+        made, call = _eager(gm, *_worded(error))
         _LOG.info("a graph of dynamo's is torch's: %s", made.reason)
         return made, call
 
@@ -91,8 +91,8 @@ def _compiled(gm: torch.fx.GraphModule, example_inputs: list, options: Options):
         return made, made.call
 
 
-def _eager(gm: torch.fx.GraphModule, reason: str | None):
-    made = EagerGraph(gm, reason)
+def _eager(gm: torch.fx.GraphModule, reason: str | None, op: str | None = None):
+    made = EagerGraph(gm, reason, op)
     return made, made.call
 
 
@@ -106,5 +106,8 @@ def _needs_gradient(gm: torch.fx.GraphModule) -> str | None:
     return None
 
 
-def _reason(error: Exception) -> str:
-    return error.message if isinstance(error, Error) else f"{type(error).__name__}: {error}"
+def _worded(error: Exception) -> tuple[str, str | None]:
+    """Why a graph is torch's, and the op that is to blame, if it is one."""
+    if not isinstance(error, Error):
+        return f"{type(error).__name__}: {error}", None
+    return (error.message if error.op is None else error.message.splitlines()[-1].strip()), error.op

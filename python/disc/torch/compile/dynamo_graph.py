@@ -25,6 +25,7 @@ from ..graph.exported import Traced
 from ..graph.in_place import written_arguments
 from ..lowering.interface import Names
 from ..lowering.table import serves
+from ..partition.clusters import hint_of
 from ..partition.effects import family_of
 from ..partition.emit import Printer
 from ..pytree.arguments import Arguments
@@ -196,8 +197,8 @@ def _memory_order(val: torch.Tensor) -> list[int] | None:
     """The axes of a dense tensor from the slowest to the fastest in memory, in the example; None
     for one in row-major order, and for one with gaps or shared elements.
     """
-    strides = [_hint(s) for s in val.stride()]
-    sizes = [_hint(s) for s in val.shape]
+    strides = [hint_of(s) for s in val.stride()]
+    sizes = [hint_of(s) for s in val.shape]
     order = sorted(range(val.dim()), key=lambda axis: -strides[axis])
     expected = 1
     for axis in reversed(order):
@@ -205,10 +206,6 @@ def _memory_order(val: torch.Tensor) -> list[int] | None:
             return None
         expected *= max(sizes[axis], 1)
     return None if order == sorted(order) or 0 in sizes else order
-
-
-def _hint(size) -> int:
-    return size.node.hint if isinstance(size, torch.SymInt) else int(size)
 
 
 def _in_memory_order(graph: torch.fx.Graph, output: torch.fx.Node, node: torch.fx.Node) -> torch.fx.Node:

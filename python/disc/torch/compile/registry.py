@@ -24,8 +24,9 @@ from ...core.report import Compiled, nothing, summed
 class EagerGraph:
     """A graph that runs as dynamo made it; without a reason it has nothing to compile."""
 
-    def __init__(self, gm: torch.fx.GraphModule, reason: str | None):
+    def __init__(self, gm: torch.fx.GraphModule, reason: str | None, op: str | None = None):
         self.reason = reason
+        self._op = op or "graph"
         self.calls = 0
         self._operations = sum(node.op.startswith("call") for node in gm.graph.nodes)
         self._forward = gm.forward
@@ -43,7 +44,7 @@ class EagerGraph:
         """Describes what torch runs in a call."""
         if self.reason is None:
             return []
-        return [{"op": "graph", "reason": self.reason, "source": None, "calls": self.calls}]
+        return [{"op": self._op, "reason": self.reason, "source": None, "calls": self.calls}]
 
 
 @dataclass

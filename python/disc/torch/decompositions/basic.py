@@ -12,7 +12,7 @@ import math
 
 import torch
 
-from . import antialias, linalg, special
+from . import antialias, linalg, special, transformer
 from .triangles import triu_indices
 
 aten = torch.ops.aten
@@ -234,6 +234,7 @@ OWN = {
     aten.quantile.scalar: _of_some(aten.quantile.scalar),
     aten.vander.default: _vander,
     **linalg.OWN,
+    aten._transformer_encoder_layer_fwd.default: transformer.encoder_layer,
     aten.i0.default: special.i0,
     aten.isin.Tensor_Tensor: special.isin,
     aten.mode.default: special.mode,

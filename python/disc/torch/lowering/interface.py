@@ -287,11 +287,11 @@ def declare_outputs(captured, walk: Walk, builder, program: Program) -> None:
                 code="E0404",
                 help="register the type with torch.utils._pytree (dataclasses: register_dataclass)",
             )
-    if not values and not program.outputs:
-        raise Error("the module returns nothing", code="E0404")
     for name, result in captured.traced.assignments:
         program.assigned.append((name, *_assigned(name, result, walk, values, made)))
     stores = _stores(walk, values, program)
+    if not values and not program.outputs:
+        raise Error("the module returns nothing", code="E0404")
     builder.output(values, stores=stores) if stores else builder.output(values)
 
 

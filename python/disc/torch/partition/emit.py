@@ -146,6 +146,8 @@ def _print_head(graph: CapturedGraph, original: Callable, printer: Printer) -> d
         printer.line(f"{', '.join(names)}, = tensors")
     printer.values |= dict(zip(graph.inputs, names, strict=True))
     composite = []
+    # A call passes numbers of Python for these inputs.
+    printer.sizes |= {symbol: printer.values[node] for symbol, node in graph.sizes.items()}
     for node, name in zip(graph.inputs, names, strict=True):
         printer.bind_sizes(node.meta["val"], name)
         sizes = enumerate(map(expression, node.meta["val"].shape))
