@@ -191,10 +191,32 @@ class Report:
         held, unreleased = v["held_weight_bytes"] / 2**20, v["unreleased_weight_bytes"] / 2**20
         lines.append(f"weights     {held:.1f} MiB held ({unreleased:.1f} MiB without release_weights)")
         lines.append(f"calls       {v['calls']}")
-        return "\n".join(lines)
+        return "\n".join([*lines, *_left(v)])
 
     def __repr__(self) -> str:
         return f"Report(compiles={self._values['compiles']}, coverage={self._values['coverage']})"
+
+
+#: So many rows of a kind are shown.
+_MOST_ROWS = 8
+
+
+def _left(values: dict[str, Any]) -> list[str]:
+    """Lines about what the framework runs, and about the graphs of ``torch.compile``."""
+    lines = []
+    for graph in values.get("graphs", [])[:_MOST_ROWS]:
+        lines.append(
+            f"graph {graph['id']:<6}{graph['operations']} operations, {graph['kernels']} kernels, "
+            f"coverage {graph['coverage']:.0%}, {graph['calls']} calls"
+        )
+    rows = [("torch runs", f"{row['op']}: {row['reason']}", row["source"]) for row in values["fallbacks"]]
+    rows += [("break", row["reason"], row["source"]) for row in values.get("graph_breaks", [])]
+    rows += [("recompiled", f"{row['id']}: {row['reason']}", None) for row in values.get("recompiles", [])]
+    for name, text, source in rows[:_MOST_ROWS]:
+        lines.append(f"{name:<12}{text.splitlines()[0]}" + (f" ({source})" if source else ""))
+    if len(rows) > _MOST_ROWS:
+        lines.append(f"            and {len(rows) - _MOST_ROWS} more, see to_dict()")
+    return lines
 
 
 def _with_lines(values: dict[str, Any], what: str) -> str:

@@ -116,9 +116,11 @@ class CompiledByTorch(Compiled):
     def report_values(self) -> dict[str, Any]:
         rows = [one.graph.report_values() for one in self.noted]
         whole = summed(rows, 0, sum(one.graph.calls for one in self.noted))
-        report = {**next((row for row in rows if row["clusters"]), nothing()), **whole}
+        first = next((row for row in rows if row["clusters"]), nothing())
         return {
-            **report,
+            **first,
+            **whole,
+            **{name: first[name] for name in _OF_THE_FIRST},
             "captured_by": "dynamo",
             "signatures": len(self.noted),
             "variants": 0,
@@ -141,6 +143,10 @@ class CompiledByTorch(Compiled):
             ],
             "fallbacks": [row for one in self.noted for row in one.graph.fallbacks()],
         }
+
+
+#: What a report says of the graph that was compiled first.
+_OF_THE_FIRST = ("dims", "facts", "fixed", "asked_at", "cache")
 
 
 def find(compiled) -> CompiledByTorch | None:
