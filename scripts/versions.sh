@@ -34,10 +34,18 @@ installed() {
     touch "$home/.ready"
 }
 
+# Makes `import disc` and its entry points find this checkout, as scripts/develop.sh did in the virtual environment.
+linked() {
+    local site
+    site=$("$1/bin/python" -c 'import site; print(site.getsitepackages()[0])')
+    cp -r "${DISC_VENV:-.venv}"/lib/python3*/site-packages/disc{.pth,-*.dist-info} "$site"
+}
+
 failed=0
 for version in "$@"; do
     home=$HOME_OF_VERSIONS/torch-$version
     installed "$version" "$home"
+    linked "$home"
     found=$("$home/bin/python" -c 'import torch; print(torch.__version__)')
     log=$home/results.txt
     printf '==> torch %s\n' "$found" >&2
