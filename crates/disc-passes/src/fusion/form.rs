@@ -12,7 +12,7 @@ use super::{
     duplication::computations,
     hoisting::{HoistLevel, MOST_SHARED, costs_something, hoist_level, may_fail, rows_of},
     layout::Layout,
-    legality::{Role, costly, leaves_neighbours, only_ones_differ, same_shape},
+    legality::{Role, costly, leaves_neighbours, only_ones_differ, role, same_shape},
     line_buffers::{LineBuffer, LineBuffers, never_fails},
     space::{Follows, Map, axes_of, map_of, reads, refine, regroup, repeat_of},
 };
@@ -214,8 +214,13 @@ impl Candidate<'_> {
             };
             space = finer;
         }
+        // In a finished group, reshapes of its values are among the members: they come last here too,
+        // so that both give one space.
+        let is_view = |&inst: &Inst| matches!(role(self.function, self.solver, inst), Role::Free | Role::View);
         let copied = self.copied_views();
-        let inside = self.members.iter().chain(&copied);
+        let (mut views, computed): (Vec<Inst>, Vec<Inst>) = self.members.iter().chain(&copied).copied().partition(is_view);
+        views.sort_by_cached_key(|&view| shown(self.function.shape(self.function.result(view))));
+        let inside = computed.iter().chain(&views);
         // Positions along repeated elements are divided: finer axes would make short vectors.
         let repeats = inside.clone().filter(|&&i| self.repeats(i));
         let repeated: HashSet<Value> = repeats.map(|&i| self.function.operands(i)[0]).collect();
