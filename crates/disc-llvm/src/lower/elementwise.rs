@@ -148,11 +148,11 @@ impl<'c> Emit<'c> {
             (OpKind::Subtract, &[a, b]) => self.binary(InstructionOpcode::FSub, a, b),
             (OpKind::Multiply, &[a, b]) => self.binary(InstructionOpcode::FMul, a, b),
             (OpKind::Divide, &[a, b]) => self.binary(InstructionOpcode::FDiv, a, b),
-            (OpKind::Maximum, &[a, b]) => self.float_extreme(FloatPredicate::OGT, a, b),
-            (OpKind::Minimum, &[a, b]) => self.float_extreme(FloatPredicate::OLT, a, b),
+            (OpKind::Maximum, &[a, b]) => self.float_extreme(FloatPredicate::OLT, a, b),
+            (OpKind::Minimum, &[a, b]) => self.float_extreme(FloatPredicate::OGT, a, b),
             (OpKind::Clamp, &[low, x, high]) => {
-                let x = self.float_extreme(FloatPredicate::OGT, x, low)?;
-                self.float_extreme(FloatPredicate::OLT, x, high)
+                let x = self.float_extreme(FloatPredicate::OLT, x, low)?;
+                self.float_extreme(FloatPredicate::OGT, x, high)
             }
             (OpKind::Fma, &[a, b, c]) if self.target.has_fma() => self.intrinsic("llvm.fma", &[a, b, c]),
             (OpKind::Fma, &[a, b, c]) => {
@@ -165,15 +165,17 @@ impl<'c> Emit<'c> {
         value.map(Some)
     }
 
-    /// Emits the greater (lesser) of two; NaN if either is. Of zeros with different signs, `b`.
+    /// Emits the greater (lesser) of two: `b` where `a` is less (greater); NaN if either is. Of zeros
+    /// with different signs, `a`: so `maximum(x, 0)` is -0.0 for -0.0, as PyTorch's relu and clamp
+    /// are.
     ///
-    /// In this form x86 needs one comparison and two more instructions; `llvm.maximum` orders zeros
-    /// for three more.
+    /// In this form x86 needs one instruction for a constant `b`, and three otherwise;
+    /// `llvm.maximum` orders zeros for three more.
     fn float_extreme(&self, predicate: FloatPredicate, a: Val<'c>, b: Val<'c>) -> Emitted<'c> {
-        // The comparison alone does not decide: with a NaN in `a` it chooses `b`.
-        let chosen = self.select(self.fcmp(predicate, a, b)?, a, b)?;
-        let is_nan = self.fcmp(FloatPredicate::UNO, a, a)?;
-        self.select(is_nan, a, chosen)
+        // The comparison alone does not decide: with a NaN in `b` it chooses `a`.
+        let chosen = self.select(self.fcmp(predicate, a, b)?, b, a)?;
+        let is_nan = self.fcmp(FloatPredicate::UNO, b, b)?;
+        self.select(is_nan, b, chosen)
     }
 
     fn int_op(&self, kind: OpKind, dtype: DType, operands: &[Val<'c>]) -> Maybe<'c> {

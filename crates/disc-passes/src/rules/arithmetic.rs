@@ -11,8 +11,8 @@ use disc_ir::{DType, Inst, Literal, OpKind, Value, ops::Trait};
 pub(super) const RULES: &[Rule] = &[
     rule("constant-right-add", "c + x => x + c", OpKind::Add, constant_right),
     rule("constant-right-multiply", "c * x => x * c", OpKind::Multiply, constant_right),
-    rule("constant-right-maximum", "max(c, x) => max(x, c)", OpKind::Maximum, constant_right),
-    rule("constant-right-minimum", "min(c, x) => min(x, c)", OpKind::Minimum, constant_right),
+    rule("constant-right-maximum", "max(c, x) => max(x, c), c not 0.0", OpKind::Maximum, extremum_right),
+    rule("constant-right-minimum", "min(c, x) => min(x, c), c not 0.0", OpKind::Minimum, extremum_right),
     rule("add-zero", "x + 0 => x; x + -0.0 => x", OpKind::Add, add_zero),
     rule("subtract-zero", "x - 0 => x; x - 0.0 => x", OpKind::Subtract, subtract_zero),
     rule("subtract-self", "x - x => 0 of integers", OpKind::Subtract, subtract_self),
@@ -68,6 +68,14 @@ fn add_zero(rw: &mut Rewriter<'_>, inst: Inst) -> Option<Value> {
     let zero = rw.f.splat(c)?;
     (is_int(zero, 0) || is_float(zero, -0.0)).then_some(x)
 }
+/// Of two zeros, a maximum is the left one.
+fn extremum_right(rw: &mut Rewriter<'_>, inst: Inst) -> Option<Value> {
+    let [a, _] = operands(rw, inst);
+    let constant = rw.f.splat(a)?;
+    let decides = constant.dtype.is_float() && constant.f64_at(0) == 0.0;
+    if decides { None } else { constant_right(rw, inst) }
+}
+
 
 /// `-0.0 - 0.0` is -0.0, while `-0.0 - -0.0` is 0.0.
 fn subtract_zero(rw: &mut Rewriter<'_>, inst: Inst) -> Option<Value> {
