@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 
 import model_check
 import pytest
@@ -99,3 +100,85 @@ def test_autocast_converts_what_torch_converts(compile_module):
             for ours, theirs in zip(compiled(x), module(x), strict=True):
                 assert ours.dtype == theirs.dtype
                 torch.testing.assert_close(ours, theirs, rtol=2e-2, atol=2e-2)
+
+
+class Roundings(torch.nn.Module):
+    """Ops that see what the ones before have rounded."""
+
+    def forward(self, x, y):
+        masked = x + torch.finfo(x.dtype).min + torch.finfo(x.dtype).min
+        blended = (x * 0.1 + y / 0.3 - 0.7) * y
+        scaled = torch.add(x, y, alpha=0.3) - torch.sub(y, x, alpha=0.1)
+        return (x * x).float(), (x + x) / 2, torch.floor(x * 10), masked > 0, blended, scaled
+
+
+@pytest.mark.parametrize("dtype", TYPES, ids=str)
+def test_every_op_rounds_as_in_eager(dtype, compile_module):
+    torch.manual_seed(0)
+    module = Roundings().eval()
+
+    def inputs(rows):
+        # Whole vectors: of the elements behind them torch rounds the product with alpha, too.
+        x = (torch.randn(rows, 64) * torch.tensor([0.1, 1.0, 300.0, 3e4]).repeat(16)).to(dtype)
+        return x, torch.randn(rows, 64).to(dtype)
+
+    compiled = compile_module(module, inputs(3))
+    for rows in (1, 3, 17):
+        args = inputs(rows)
+        for i, (ours, theirs) in enumerate(zip(compiled(*args), module(*args), strict=True)):
+            assert torch.equal(ours.isnan(), theirs.isnan()), i
+            assert torch.equal(ours.nan_to_num(), theirs.nan_to_num()), i
+
+
+class Biased(torch.nn.Module):
+    """Products to which something is added before they are rounded."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear = torch.nn.Linear(24, 32)
+        self.convolution = torch.nn.Conv1d(6, 8, 3)
+
+    def forward(self, x, y):
+        product = self.linear(x)
+        return product, torch.addmm(y, product, product.mT, beta=0.5), self.convolution(x.view(-1, 6, 4))
+
+
+@pytest.mark.parametrize("dtype", TYPES, ids=str)
+def test_biases_are_added_before_rounding(dtype, compile_module):
+    torch.manual_seed(0)
+    module = Biased().eval().to(dtype)
+    exact = copy.deepcopy(module).double()
+
+    def inputs(rows):
+        return torch.randn(rows, 24).to(dtype), torch.randn(rows, rows).to(dtype)
+
+    compiled = compile_module(module, inputs(3))
+    for rows in (1, 3, 20):
+        x, y = inputs(rows)
+        product, added, convolved = compiled(x, y)
+        wide = product.double()
+        wanted = (
+            exact.linear(x.double()),
+            torch.addmm(y.double(), wide, wide.mT, beta=0.5),
+            exact.convolution(x.double().view(-1, 6, 4)),
+        )
+        for ours, value in zip((product, added, convolved), wanted, strict=True):
+            # Half a unit in the last place, and what sums in f32 err.
+            half = torch.finfo(dtype).eps / 2
+            assert ((ours.double() - value).abs() <= half * value.abs() + 1e-5).all(), rows
+
+
+class Zeros(torch.nn.Module):
+    def forward(self, x):
+        relu6 = torch.nn.functional.relu6(x)
+        return 1 / torch.relu(x), 1 / x.clamp(min=0), 1 / x.clamp(max=0.0), 1 / relu6, torch.relu(x)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, *TYPES], ids=str)
+def test_relu_and_clamp_keep_the_sign_of_zero(dtype, compile_module):
+    module = Zeros().eval()
+    compiled = compile_module(module, (torch.ones(4, dtype=dtype),))
+    for n in (1, 5, 40):
+        x = torch.tensor([-0.0, 0.0, 1.5, -2.0, math.nan]).to(dtype).repeat(8)[:n]
+        for ours, theirs in zip(compiled(x), module(x), strict=True):
+            torch.testing.assert_close(ours, theirs, rtol=0, atol=0, equal_nan=True)

@@ -487,8 +487,14 @@ class Emitter(IndexingOps):
             attrs |= {"padding_low": [p[0] for p in padding], "padding_high": [p[1] for p in padding]}
         return self.combine("reduce_window", [x], how, x.dtype, [self.neutral(how, x.dtype)], **attrs)
 
-    def convolution(self, x, w, *, strides, padding, lhs_dilation, rhs_dilation, groups: int):
-        """x is [N, C, spatial...], w [O, C / groups, spatial...], as is the result."""
+    def convolution(
+        self, x, w, *, strides, padding, lhs_dilation, rhs_dilation, groups: int, dtype: str | None = None
+    ):
+        """x is [N, C, spatial...], w [O, C / groups, spatial...], as is the result.
+
+        ``dtype``: the type of the result.
+        """
+        result = {"dtype": dtype} if dtype not in (None, x.dtype) else {}
         spatial = list(range(2, len(w.shape)))
         batch, feature = 0, 1
         return self.op(
@@ -510,6 +516,7 @@ class Emitter(IndexingOps):
             lhs_dilation=list(lhs_dilation),
             rhs_dilation=list(rhs_dilation),
             feature_group_count=groups,
+            **result,
         )
 
 

@@ -6,8 +6,8 @@
 //! (sort, scatter, ...), which have schedules of their own.
 //!
 //! Invariants:
-//! - f16 and bf16 are computed in f32: a value of these types is an f32 vector, rounded when it is
-//!   stored or converted.
+//! - f16 and bf16 are computed in f32: a value of these types is an f32 vector, whose lanes are
+//!   numbers of the type. Every op of the program rounds once; what adds up elements, at its end.
 //! - A value that is the same in every lane stays a scalar.
 //! - Lanes that the mask switches off may compute anything, but read no memory.
 mod condition;
@@ -191,7 +191,14 @@ impl<'g> Elements<'g> {
         known.iter().find(|(bound, _)| self.solver.equal(bound, size)).map(|&(_, below)| below)
     }
 
-    /// Declares that an element is known: `computed` is in the compute type.
+    /// Declares the result of an accumulation at a position: it is rounded to the type of `value`.
+    pub fn conclude(&mut self, kb: &mut KernelBuilder, value: Value, at: &[Index], total: Value) {
+        let rounded = kb.round_to(total, self.tensor(value).dtype);
+        self.seed(value, at, rounded);
+    }
+
+    /// Declares that an element is known: `computed` is in the compute type, and a number of the
+    /// type of `value`.
     pub fn seed(&mut self, value: Value, at: &[Index], computed: Value) {
         self.scope().elements.insert((value, at.to_vec()), vec![computed]);
     }
@@ -457,16 +464,28 @@ impl<'g> Elements<'g> {
             | OpKind::Slice
             | OpKind::Transpose => vec![self.movement(kb, inst, at)],
             OpKind::DynamicSlice | OpKind::DynamicUpdateSlice | OpKind::Gather => vec![self.indexed(kb, inst, at)],
-            OpKind::Reduce => self.reduce(kb, inst, at),
+            OpKind::Reduce => {
+                let totals = self.reduce(kb, inst, at);
+                self.rounded(kb, inst, totals)
+            }
             OpKind::Winograd => vec![self.element(kb, self.group.operands(inst)[0], at)],
             OpKind::Im2col => vec![self.im2col(kb, inst, at)],
-            OpKind::ReduceWindow => self.reduce_window(kb, inst, at),
-            OpKind::DotGeneral => vec![self.dot_general(kb, inst, at)],
+            OpKind::ReduceWindow => {
+                let totals = self.reduce_window(kb, inst, at);
+                self.rounded(kb, inst, totals)
+            }
+            OpKind::DotGeneral => {
+                let sum = self.dot_general(kb, inst, at);
+                self.rounded(kb, inst, vec![sum])
+            }
             OpKind::UnpackInt4 => vec![self.unpack_int4(kb, inst, at)],
-            OpKind::Convolution => vec![self.convolution(kb, inst, at)],
+            OpKind::Convolution => {
+                let sum = self.convolution(kb, inst, at);
+                self.rounded(kb, inst, vec![sum])
+            }
             _ if self.group.def(inst).has(disc_ir::ops::Trait::Elementwise) => {
                 if let Some(value) = self.pattern(kb, inst, at) {
-                    return vec![value];
+                    return self.rounded(kb, inst, vec![value]);
                 }
                 let operands: Vec<Value> = self.group.operands(inst).to_vec();
                 let computed: Vec<Value> = operands.iter().map(|&o| self.element(kb, o, at)).collect();
@@ -485,6 +504,12 @@ impl<'g> Elements<'g> {
         }
     }
 
+    /// Results of an op, rounded to their types.
+    fn rounded(&self, kb: &mut KernelBuilder, inst: Inst, computed: Vec<Value>) -> Vec<Value> {
+        let results = self.group.results_of(inst);
+        computed.into_iter().zip(results).map(|(value, &result)| kb.round_to(value, self.tensor(result).dtype)).collect()
+    }
+
     /// Returns true if a size is 1 by the facts.
     pub(crate) fn is_one(&self, dim: &Dim) -> bool {
         self.solver.equal(dim, &Dim::constant(1))
@@ -495,10 +520,12 @@ impl<'g> Elements<'g> {
         if at.iter().all(|index| index.as_uniform().is_some()) { 1 } else { self.lanes }
     }
 
-    /// Evaluates a region on scalars (or vectors of them): `arguments` are in the compute type.
+    /// Evaluates a region on scalars (or vectors of them): `arguments` are in the compute type. A
+    /// body that only accumulates does not round.
     pub(crate) fn inline(&mut self, kb: &mut KernelBuilder, region: disc_ir::Block, arguments: &[Value]) -> Vec<Value> {
         let mut known: HashMap<Value, Value> =
             self.group.arguments(region).iter().copied().zip(arguments.iter().copied()).collect();
+        let accumulates = disc_ir::ops::body::monoid(self.group, region).is_some();
         for &inst in self.group.insts(region) {
             let operands: Vec<Value> = self.group.operands(inst).to_vec();
             let computed: Vec<Value> =
@@ -510,7 +537,10 @@ impl<'g> Elements<'g> {
                     known.insert(self.group.result(inst), value);
                 }
                 _ => {
-                    let value = elementwise::apply(kb, self.group, inst, &computed, self.arithmetic);
+                    let mut value = elementwise::apply_unrounded(kb, self.group, inst, &computed, self.arithmetic);
+                    if !accumulates {
+                        value = elementwise::round(kb, self.group, inst, value);
+                    }
                     known.insert(self.group.result(inst), value);
                 }
             }

@@ -43,8 +43,7 @@ impl Elements<'_> {
     /// Converts an integer to the op's result type, in the compute type.
     fn as_result(&mut self, kb: &mut KernelBuilder, inst: Inst, value: Value) -> Value {
         let dtype = self.tensor(self.group.result(inst)).dtype;
-        let rounded = kb.convert(value, dtype);
-        kb.convert(rounded, compute_dtype(dtype))
+        kb.round_to(value, dtype)
     }
 
     fn constant(&mut self, kb: &mut KernelBuilder, inst: Inst) -> Value {

@@ -11,7 +11,7 @@
 //!   `tanh(log t) = (t^2 - 1) / (t^2 + 1)`.
 //!
 //! Invariant: a pattern is a proof, for all values and sizes; a composition that is not recognised
-//! is computed as written.
+//! is computed as written. One that skips roundings of its parts is of f32 or f64.
 use super::Elements;
 use crate::{
     kernel::{
@@ -29,7 +29,7 @@ impl Elements<'_> {
     pub(super) fn pattern(&mut self, kb: &mut KernelBuilder, inst: Inst, at: &[Index]) -> Option<Value> {
         let operands = self.group.operands(inst);
         match self.group.kind_of(inst) {
-            OpKind::Divide if is_softmax_sum(self.group, operands[1]) => {
+            OpKind::Divide if is_wide(self.group, operands[0]) && is_softmax_sum(self.group, operands[1]) => {
                 let (x, sum) = (self.element(kb, operands[0], at), self.element(kb, operands[1], at));
                 let one = kb.float(kb.dtype(sum), 1.0, 1);
                 let reciprocal = kb.map(OpKind::Divide, &[one, sum]);
@@ -73,7 +73,12 @@ impl Elements<'_> {
 fn softplus_operand(group: &Function, value: Value) -> Option<Value> {
     let power = made_by(group, value, OpKind::LogPlusOne)?[0];
     let x = made_by(group, power, OpKind::Exponential)?[0];
-    matches!(compute_dtype(group.ty(x).dtype()), DType::F32 | DType::F64).then_some(x)
+    is_wide(group, x).then_some(x)
+}
+
+/// Returns true if values of the type are not rounded between two ops: they are computed in it.
+fn is_wide(group: &Function, value: Value) -> bool {
+    matches!(group.ty(value).dtype(), DType::F32 | DType::F64)
 }
 
 fn made_by(group: &Function, value: Value, kind: OpKind) -> Option<&[Value]> {
@@ -120,16 +125,14 @@ fn is_softmax_sum(group: &Function, value: Value) -> bool {
     }
 }
 
-/// The function for an exponential of `x - max(x)`. A type that is computed in a wider one is left
-/// to the general function if the powers themselves matter: its maximum may be rounded below an `x`
-/// that is not rounded yet.
+/// The function for an exponential of `x - max(x)`.
 fn power_of_distance(group: &Function, inst: Inst) -> Option<MathFn> {
     let x = group.operands(inst)[0];
     let dtype = group.ty(x).dtype();
     match () {
         () if !is_distance_to_maximum(group, x) || !matches!(compute_dtype(dtype), DType::F32 | DType::F64) => None,
         () if is_summed_alone(group, inst) => Some(MathFn::SoftmaxExp),
-        () => (compute_dtype(dtype) == dtype).then_some(MathFn::ExpNonpositive),
+        () => Some(MathFn::ExpNonpositive),
     }
 }
 
@@ -175,7 +178,7 @@ fn factors(group: &Function, value: Value, depth: usize, others: &mut Vec<Value>
 
 /// Returns `x` if `inst` computes `x * 0.5 * (1 + erf(x / sqrt 2))`, in any order of the factors.
 fn gelu_operand(group: &Function, inst: Inst) -> Option<Value> {
-    if !matches!(compute_dtype(group.ty(group.result(inst)).dtype()), DType::F32 | DType::F64) {
+    if !is_wide(group, group.result(inst)) {
         return None;
     }
     let mut others = Vec::new();

@@ -136,21 +136,39 @@ impl<'c> Emit<'c> {
             let half = self.cast(InstructionOpcode::FPTrunc, x, self.half_ty(lanes))?;
             return self.bitcast(half, self.int_ty(16, lanes));
         }
+        if to == DType::BF16 {
+            return self.narrow_to_bf16(x, false);
+        }
         let bits = self.bitcast(x, self.int_ty(32, lanes))?;
-        let wide = if to == DType::F16 { self.round_to_f16(bits)? } else { self.round_to_bf16(x, bits)? };
-        self.resize(wide, 16, false)
+        self.resize(self.round_to_f16(bits)?, 16, false)
     }
 
-    fn round_to_bf16(&self, x: Val<'c>, bits: Val<'c>) -> Emitted<'c> {
+    /// Narrows f32 to bf16; see [`Emit::bf16_in_high_half`].
+    pub(crate) fn narrow_to_bf16(&self, x: Val<'c>, is_plain: bool) -> Emitted<'c> {
+        let bits = self.bf16_in_high_half(x, is_plain)?;
+        self.resize(self.shift(InstructionOpcode::LShr, bits, 16)?, 16, false)
+    }
+
+    /// Rounds f32 to the nearest number of bf16, as f32.
+    pub(crate) fn round_to_bf16(&self, x: Val<'c>, is_plain: bool) -> Emitted<'c> {
+        let lanes = lanes_of(x);
+        let bits = self.bf16_in_high_half(x, is_plain)?;
+        self.bitcast(self.and(bits, self.const_int(32, lanes, -0x1_0000))?, self.ty(DType::F32, lanes))
+    }
+
+    /// Rounds f32 to bf16: its bits are the high half of the result, the low half is any. A NaN with
+    /// bits in its low half would become an infinity or a zero: `is_plain` says that there is none.
+    fn bf16_in_high_half(&self, x: Val<'c>, is_plain: bool) -> Emitted<'c> {
         let lanes = lanes_of(x);
         let c = |value: i64| self.const_int(32, lanes, value);
-        let high = self.shift(InstructionOpcode::LShr, bits, 16)?;
-        let is_odd = self.and(high, c(1))?;
+        let bits = self.bitcast(x, self.int_ty(32, lanes))?;
+        let is_odd = self.and(self.shift(InstructionOpcode::LShr, bits, 16)?, c(1))?;
         let rounded = self.add(self.add(bits, c(0x7fff))?, is_odd)?;
-        let rounded = self.shift(InstructionOpcode::LShr, rounded, 16)?;
-        // A NaN must not round to infinity.
+        if is_plain {
+            return Ok(rounded);
+        }
         let is_nan = self.fcmp(FloatPredicate::UNO, x, x)?;
-        self.select(is_nan, self.or(high, c(0x40))?, rounded)
+        self.select(is_nan, self.or(bits, c(0x40_0000))?, rounded)
     }
 
     /// Rounds the bits of an f32 to those of an f16 in the low half of 32.

@@ -8,8 +8,11 @@ use crate::{
     Error,
     emit::{Emit, Emitted, Val, lanes_of},
 };
-use disc_ir::{DType, Inst, OpKind};
+use disc_ir::{Attr, DType, Inst, OpKind, Value};
 use inkwell::{FloatPredicate, IntPredicate, values::InstructionOpcode};
+
+/// The ops that [`Lowering::has_plain_nans`] follows.
+const DEPTH: u32 = 8;
 
 impl<'c> Lowering<'_, 'c> {
     /// Lowers an op whose operands and result have one type.
@@ -94,9 +97,46 @@ impl<'c> Lowering<'_, 'c> {
     pub(super) fn convert(&mut self, inst: Inst) -> Result<(), Error> {
         let operand = self.function.operands(inst)[0];
         let (from, to) = (self.function.ty(operand).dtype(), self.function.ty(self.function.result(inst)).dtype());
-        let value = self.emit.convert(self.value(operand)?, from, to)?;
+        let value = match (from, to) {
+            (DType::F32, DType::BF16) => self.emit.narrow_to_bf16(self.value(operand)?, self.has_plain_nans(operand, DEPTH))?,
+            // A value that is rounded stays in its register.
+            (DType::BF16, DType::F32) if let Some(exact) = self.narrowed_from(operand) => {
+                self.emit.round_to_bf16(self.value(exact)?, self.has_plain_nans(exact, DEPTH))?
+            }
+            _ => self.emit.convert(self.value(operand)?, from, to)?,
+        };
         self.define(inst, value);
         Ok(())
+    }
+
+    /// The value of f32 that a value of bf16 is converted from.
+    fn narrowed_from(&self, value: Value) -> Option<Value> {
+        let inst = self.function.defining(value).filter(|&inst| self.function.kind_of(inst) == OpKind::Convert)?;
+        let from = self.function.operands(inst)[0];
+        (self.function.ty(from).dtype() == DType::F32).then_some(from)
+    }
+
+    /// Returns true if every NaN of f32 that a value may have has the bits of one of bf16: it is
+    /// computed from values of bf16 by instructions that keep the NaN of an operand, or give the
+    /// target's own.
+    fn has_plain_nans(&self, value: Value, depth: u32) -> bool {
+        use OpKind as K;
+        let Some(inst) = self.function.defining(value).filter(|_| depth > 0) else { return false };
+        let operands = self.function.operands(inst);
+        let all = |operands: &[Value]| operands.iter().all(|&operand| self.has_plain_nans(operand, depth - 1));
+        match self.function.kind_of(inst) {
+            K::Convert => {
+                self.function.ty(operands[0]).dtype() == DType::BF16 || self.function.ty(operands[0]).dtype().is_integer()
+            }
+            K::Constant => {
+                let Some(Some(Attr::Literal(literal))) = self.function.inst(inst).attrs.first() else { return false };
+                literal.stored_len() == 1 && !literal.f64_at(0).is_nan()
+            }
+            K::Add | K::Subtract | K::Multiply | K::Divide | K::Fma | K::Sqrt | K::Maximum | K::Minimum => all(operands),
+            K::Negate | K::Abs | K::Floor | K::Ceil | K::Splat => all(operands),
+            K::Select => all(&operands[1..]),
+            _ => false,
+        }
     }
 
     pub(super) fn bitcast(&mut self, inst: Inst) -> Result<(), Error> {

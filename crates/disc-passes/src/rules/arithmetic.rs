@@ -36,7 +36,12 @@ pub(super) const RULES: &[Rule] = &[
     rule("minimum-self", "min(x, x) => x", OpKind::Minimum, idempotent),
     rule("maximum-lowest", "max(x, lowest) => x", OpKind::Maximum, extremum_neutral),
     rule("minimum-greatest", "min(x, greatest) => x", OpKind::Minimum, extremum_neutral),
-    rule("power-constant", "x^0 => 1; x^1 => x; x^2 => x*x; x^3 => x*x*x; x^-1 => 1/x of floats", OpKind::Power, power_constant),
+    rule(
+        "power-constant",
+        "x^0 => 1; x^1 => x; x^2 => x*x; x^3 => x*x*x, not of f16 and bf16; x^-1 => 1/x of floats",
+        OpKind::Power,
+        power_constant,
+    ),
 ];
 
 /// Returns true if a literal is this float, including the sign of zero.
@@ -63,11 +68,6 @@ pub(super) fn constant_right(rw: &mut Rewriter<'_>, inst: Inst) -> Option<Value>
     swap.then(|| rw.emit(kind, &[b, a])).flatten()
 }
 
-fn add_zero(rw: &mut Rewriter<'_>, inst: Inst) -> Option<Value> {
-    let [x, c] = operands(rw, inst);
-    let zero = rw.f.splat(c)?;
-    (is_int(zero, 0) || is_float(zero, -0.0)).then_some(x)
-}
 /// Of two zeros, a maximum is the left one.
 fn extremum_right(rw: &mut Rewriter<'_>, inst: Inst) -> Option<Value> {
     let [a, _] = operands(rw, inst);
@@ -76,6 +76,11 @@ fn extremum_right(rw: &mut Rewriter<'_>, inst: Inst) -> Option<Value> {
     if decides { None } else { constant_right(rw, inst) }
 }
 
+fn add_zero(rw: &mut Rewriter<'_>, inst: Inst) -> Option<Value> {
+    let [x, c] = operands(rw, inst);
+    let zero = rw.f.splat(c)?;
+    (is_int(zero, 0) || is_float(zero, -0.0)).then_some(x)
+}
 
 /// `-0.0 - 0.0` is -0.0, while `-0.0 - -0.0` is 0.0.
 fn subtract_zero(rw: &mut Rewriter<'_>, inst: Inst) -> Option<Value> {
@@ -245,6 +250,8 @@ fn power_constant(rw: &mut Rewriter<'_>, inst: Inst) -> Option<Value> {
             rw.emit(OpKind::Divide, &[one, x])
         }
         -1 => None,
+        // The square would be rounded.
+        3 if matches!(dtype, DType::F16 | DType::BF16) => None,
         _ => {
             let square = rw.emit(OpKind::Multiply, &[x, x])?;
             if exponent == 2 { Some(square) } else { rw.emit(OpKind::Multiply, &[square, x]) }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ...lowering.sizes import is_int, product, spread
+from .matmul import accumulate
 from .pooling import elements_at, window_offsets
 
 
@@ -12,7 +13,7 @@ def convolution(b, x, weight, bias, stride, padding, dilation, transposed, outpu
         edges = [(p, p) for p in spread(padding, n)]
         return _convolved(b, x, weight, bias, stride, edges, dilation, groups)
     forms = (spread(v, n) for v in (stride, padding, dilation, output_padding))
-    return _batched(b, x, n, bias, groups, lambda x: _transposed(b, x, weight, *forms, groups))
+    return _batched(b, x, n, bias, groups, lambda x, dtype: _transposed(b, x, weight, *forms, groups, dtype))
 
 
 def _convolved(b, x, weight, bias, stride, edges, dilation, groups):
@@ -20,25 +21,26 @@ def _convolved(b, x, weight, bias, stride, edges, dilation, groups):
     n = len(edges)
     forms = {"strides": spread(stride, n), "lhs_dilation": [1] * n, "rhs_dilation": spread(dilation, n)}
 
-    def of_batch(x):
-        return b.convolution(x, weight, padding=edges, groups=groups, **forms)
+    def of_batch(x, dtype):
+        return b.convolution(x, weight, padding=edges, groups=groups, dtype=dtype, **forms)
 
     return _batched(b, x, n, bias, groups, of_batch)
 
 
 def _batched(b, x, n: int, bias, groups, of_batch):
     """Applies ``of_batch`` to a batch, or to one image as a batch of one,
-    and adds the bias of each feature.
+    and adds the bias of each feature to the sums, which half types round afterwards.
     """
     if not is_int(groups):
         raise b.unsupported(f"a convolution in as many groups as a size says ({groups})")
     single = len(x.shape) == n + 1
-    y = of_batch(b.unsqueeze(x, 0) if single else x)
-    y = y if bias is None else b.add(y, b.broadcast(bias, y.shape, [1]))
+    y = of_batch(b.unsqueeze(x, 0) if single else x, x.dtype if bias is None else accumulate(x.dtype))
+    if bias is not None:
+        y = b.convert(b.add(y, b.broadcast(b.wide(bias), y.shape, [1])), x.dtype)
     return b.squeeze(y, 0) if single else y
 
 
-def _transposed(b, x, weight, stride, padding, dilation, output_padding, groups):
+def _transposed(b, x, weight, stride, padding, dilation, output_padding, groups, dtype):
     """A convolution of the input, spread by ``stride``, with the weight turned round."""
     for size in x.shape[2:]:
         # torch refuses an empty input too, and what a window leaves of it has no simple form.
@@ -55,7 +57,14 @@ def _transposed(b, x, weight, stride, padding, dilation, output_padding, groups)
     ]
     ones = [1] * len(kernel)
     return b.convolution(
-        x, w, strides=ones, padding=edges, lhs_dilation=stride, rhs_dilation=dilation, groups=groups
+        x,
+        w,
+        strides=ones,
+        padding=edges,
+        lhs_dilation=stride,
+        rhs_dilation=dilation,
+        groups=groups,
+        dtype=dtype,
     )
 
 

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import math
 
+import torch
+
 from ...core.errors import Error
 from ...lowering import dtypes
-from ...lowering.emitter import is_value
+from ...lowering.emitter import Number, is_value
+from .promotion import DTYPES
 
 INF = math.inf
 
@@ -67,23 +70,53 @@ def truth(b, x):
 
 
 def add(b, x, y, alpha=1):
-    x, y = b.promote(x, y)
-    return b.add(x, y if alpha == 1 else b.mul(y, alpha))
+    return _scaled(b, b.add, x, y, alpha)
 
 
 def sub(b, x, y, alpha=1):
+    return _scaled(b, b.sub, x, y, alpha)
+
+
+def _scaled(b, combine, x, y, alpha):
     x, y = b.promote(x, y)
-    return b.sub(x, y if alpha == 1 else b.mul(y, alpha))
+    if alpha == 1:
+        return combine(x, y)
+    # Of half types, alpha is one, but the product is not.
+    return b.widened(lambda u, v, w: combine(u, b.mul(v, w)), x, y, b.lift(alpha, x.dtype))
 
 
 def mul(b, x, y):
-    return b.mul(*b.promote(x, y))
+    return _by_number(b, b.mul, x, y)
 
 
 def div(b, x, y, rounding_mode=None):
     if rounding_mode is None:
-        return b.div(*b.promote(x, y, floating=True))
+        return _by_number(b, b.div, x, y, floating=True)
     return floor_divide(b, x, y) if rounding_mode == "floor" else trunc_divide(b, x, y)
+
+
+def _by_number(b, combine, x, y, floating=False):
+    """Of half types: torch does not round a factor or divisor that is a number,
+    or a tensor without axes.
+    """
+    operands = b.promote(x, y, floating=floating)
+    dtype = operands[0].dtype
+    inexact = [_is_inexact(v, dtype) for v in (x, y)]
+    if not any(inexact):
+        return combine(*operands)
+    pairs = zip(inexact, (x, y), operands, strict=True)
+    wide = [b.lift(v, "f32") if is_inexact else b.wide(operand) for is_inexact, v, operand in pairs]
+    return b.convert(combine(*wide), dtype)
+
+
+def _is_inexact(x, dtype: str) -> bool:
+    """A number that a half type has to round."""
+    if dtype not in dtypes.HALVES:
+        return False
+    if isinstance(x, float):
+        return not math.isnan(x) and torch.tensor(x, dtype=DTYPES[dtype]).item() != x
+    x = x.value if isinstance(x, Number) else x
+    return is_value(x) and not x.shape and x.dtype in ("f32", "f64")
 
 
 def trunc_divide(b, x, y):
@@ -404,7 +437,7 @@ def isclose(b, x, y, rtol=1e-05, atol=1e-08, equal_nan=False):
     if rtol == 0 and atol == 0:
         return equal
     x, y = b.promote(x, y, floating=True)
-    allowed = b.add(b.mul(b.op("abs", y), rtol), atol)
+    allowed = b.add(mul(b, b.op("abs", y), rtol), atol)
     error = b.op("abs", b.sub(x, y))
     near = b.map("and", b.op("is_finite", error), b.compare("LE", error, allowed))
     return b.map("or", equal, near)

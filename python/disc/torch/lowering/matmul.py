@@ -14,30 +14,30 @@ from .reduction import norm_of
 INF = math.inf
 
 
-def accumulate(b, dtype: str) -> str:
+def accumulate(dtype: str) -> str:
     """The type that products of half types are summed in."""
     return "f32" if dtype in dtypes.HALVES else dtype
 
 
-def matmul(b, x, y):
-    """torch.matmul: ranks 1 and 2, and batches that broadcast."""
+def matmul(b, x, y, dtype=None):
+    """torch.matmul: ranks 1 and 2, and batches that broadcast; ``dtype``: the type of the result."""
     if len(x.shape) == 1 and len(y.shape) == 1:
-        return b.dot(x, y, contracting=([0], [0]))
+        return b.dot(x, y, contracting=([0], [0]), dtype=dtype)
     if len(y.shape) <= 2:
         # No batch on the right: all axes of the left but the last are rows.
-        return b.dot(x, y, contracting=([len(x.shape) - 1], [0]))
+        return b.dot(x, y, contracting=([len(x.shape) - 1], [0]), dtype=dtype)
     if len(x.shape) == 1:
-        return b.squeeze(matmul(b, b.unsqueeze(x, 0), y), -2)
-    return _batched(b, x, y)
+        return b.squeeze(matmul(b, b.unsqueeze(x, 0), y, dtype), -2)
+    return _batched(b, x, y, dtype)
 
 
-def _batched(b, x, y):
+def _batched(b, x, y, dtype=None):
     rank = max(len(x.shape), len(y.shape))
     batch = b.common_batch(x, y, rank)
     x = b.expand(x, [*batch, *x.shape[-2:]])
     y = b.expand(y, [*batch, *y.shape[-2:]])
     axes = list(range(rank - 2))
-    return b.dot(x, y, batching=(axes, axes), contracting=([rank - 1], [rank - 2]))
+    return b.dot(x, y, batching=(axes, axes), contracting=([rank - 1], [rank - 2]), dtype=dtype)
 
 
 def int_mm(b, x, y):
@@ -46,11 +46,12 @@ def int_mm(b, x, y):
 
 
 def linear(b, x, weight, bias=None):
-    if len(weight.shape) == 1:
-        y = b.dot(x, weight, contracting=([len(x.shape) - 1], [0]))
-    else:
-        y = b.dot(x, weight, contracting=([len(x.shape) - 1], [1]))
-    return y if bias is None else b.add(y, bias)
+    axes = [len(x.shape) - 1], [0 if len(weight.shape) == 1 else 1]
+    if bias is None:
+        return b.dot(x, weight, contracting=axes)
+    # The bias is added to the sums, and rounded with them.
+    y = b.dot(x, weight, contracting=axes, dtype=accumulate(x.dtype))
+    return b.convert(b.add(y, b.wide(bias)), x.dtype)
 
 
 def scaled_sum(b, x, y, beta, alpha):
@@ -62,7 +63,9 @@ def scaled_sum(b, x, y, beta, alpha):
 
 
 def addmm(b, x, u, v, *, beta=1, alpha=1):
-    return scaled_sum(b, x, matmul(b, u, v), beta, alpha)
+    """Of half types, all is added in f32 and rounded once."""
+    y = matmul(b, u, v, accumulate(u.dtype))
+    return b.convert(scaled_sum(b, b.wide(x), y, beta, alpha), u.dtype)
 
 
 def outer(b, x, y):
@@ -195,7 +198,7 @@ def _scores(b, query, key, scale):
     batch = b.common_batch(query, key, rank)
     query, key = (b.expand(t, [*batch, *t.shape[-2:]]) for t in (query, key))
     axes = list(range(rank - 2))
-    wide = accumulate(b, query.dtype)
+    wide = accumulate(query.dtype)
     scores = b.dot(query, key, batching=(axes, axes), contracting=([rank - 1], [rank - 1]), dtype=wide)
     return b.mul(scores, _scale(b, query.shape[-1], wide) if scale is None else b.lift(scale, wide))
 
@@ -303,10 +306,6 @@ def _norm_last(b, x, p):
     return norm_of(b, x, p, [len(x.shape) - 1], False)
 
 
-def baddbmm(b, x, u, v, *, beta=1, alpha=1):
-    return scaled_sum(b, x, matmul(b, u, v), beta, alpha)
-
-
 def addr(b, x, u, v, *, beta=1, alpha=1):
     return scaled_sum(b, x, outer(b, u, v), beta, alpha)
 
@@ -330,7 +329,7 @@ TABLE = {
     "aten.linear.default": linear,
     "aten.addmm.default": addmm,
     "aten.addmv.default": addmm,
-    "aten.baddbmm.default": baddbmm,
+    "aten.baddbmm.default": addmm,
     "aten.addr.default": addr,
     "aten.outer.default": outer,
     "aten.ger.default": outer,

@@ -4,7 +4,10 @@
 //! `divisor` on that and the sum of the exponentials. The group computes both from them: a row
 //! without any finite logit gives zeros in some programs and NaN in others.
 use crate::{
-    kernel::monoid::{Monoid, monoid_of},
+    kernel::{
+        compute_dtype,
+        monoid::{Monoid, monoid_of},
+    },
     schedule::ReductionSchedule,
 };
 use disc_ir::{Function, Inst, OpKind, Value};
@@ -56,7 +59,9 @@ impl Softmax {
         let top_alone = !depends(function, shift, &[logits, function.result(total)]);
         let sums_alone = !depends(function, divisor, &[logits, powers]);
         let from_top = is_top(function, shift, function.result(top));
-        (top_alone && sums_alone && float(logits)).then_some(Self { logits, top, shift, total, divisor, from_top })
+        // Narrower types round each exponential and each quotient.
+        let wide = float(logits) && compute_dtype(function.ty(logits).dtype()) == function.ty(logits).dtype();
+        (top_alone && sums_alone && wide).then_some(Self { logits, top, shift, total, divisor, from_top })
     }
 }
 

@@ -247,7 +247,7 @@ impl Unit<'_> {
                 let shape = self.plan.kept(&self.group.solver, tensor).expect("a reduction has an element for each row");
                 for (at, &total) in columns.iter().zip(&found) {
                     let place = elements.position(kb, &self.plan.layout.space, &shape, at);
-                    elements.seed(result, &place, total);
+                    elements.conclude(kb, result, &place, total);
                 }
             }
         }

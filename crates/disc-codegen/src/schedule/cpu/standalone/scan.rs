@@ -140,7 +140,9 @@ impl<'g> Scan<'g> {
     /// Computes and stores the outputs at a position whose running combinations are known.
     fn write(&self, frame: &mut KernelFrame<'g>, at: &[Index], combined: &[Value]) {
         let results = self.group.function.results_of(self.inst);
-        results.iter().zip(combined).for_each(|(&result, &value)| frame.elements.seed(result, at, value));
+        for (&result, &value) in results.iter().zip(combined) {
+            frame.elements.conclude(&mut frame.kb, result, at, value);
+        }
         // All are computed before any is stored: an output may alias an input that another output
         // reads.
         let targets = frame.memory.targets.clone();

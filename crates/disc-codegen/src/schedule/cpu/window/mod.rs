@@ -24,7 +24,7 @@ mod plane_walk;
 
 use crate::{
     element::{Elements, matmul::multiply_add},
-    kernel::{Index, KernelBuilder, OpenFor, compute_dtype},
+    kernel::{Index, KernelBuilder, OpenFor},
     schedule::{Group, Scheduled, common::kernel_frame::KernelFrame},
     target::CpuModel,
 };
@@ -467,10 +467,9 @@ impl<'g> Emitter<'_, 'g> {
     fn store(&mut self, kb: &mut KernelBuilder, block: &Block, at: &[Index], sum: Value) {
         let function = self.group.function;
         let result = function.result(self.plan.inst);
-        let sum = kb.convert(sum, compute_dtype(self.group.tensor(result).dtype));
         let (outputs, targets, group) = (&self.outputs, &self.targets, self.group);
         self.elements.masked(block.mask, |elements| {
-            elements.seed(result, at, sum);
+            elements.conclude(kb, result, at, sum);
             let computed: Vec<Value> = outputs.iter().map(|&output| elements.element(kb, output, at)).collect();
             for ((&output, &target), value) in outputs.iter().zip(targets).zip(computed) {
                 elements.store(kb, target, group.tensor(output), at, value);

@@ -257,7 +257,7 @@ fn store(
     }
     let mask = left.map(|left| kb.lane_mask(left, elements.lanes));
     elements.masked(mask, |elements| {
-        elements.seed(value, &at, result);
+        elements.conclude(kb, value, &at, result);
         let computed: Vec<Value> = outputs.iter().map(|&output| elements.element(kb, output, &at)).collect();
         for ((&output, &target), value) in outputs.iter().zip(targets).zip(computed) {
             elements.store_apart(kb, target, group.tensor(output), &at, (value, left));

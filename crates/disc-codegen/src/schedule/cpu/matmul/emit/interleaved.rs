@@ -7,7 +7,7 @@
 use super::parameters::Parameters;
 use crate::{
     element::Elements,
-    kernel::{Index, KernelBuilder, compute_dtype},
+    kernel::{Index, KernelBuilder},
     schedule::{
         Group,
         cpu::matmul::plan::{MatmulPlan, interleaved::InterleavedProduct, source::Source},
@@ -117,19 +117,17 @@ impl Rows<'_, '_> {
     fn row(&mut self, kb: &mut KernelBuilder, place: &[Index], sums: Value, left: Option<&Left>, together: i64) {
         let Self { group, plan, interleaved, parameters, elements, .. } = self;
         let (operands, lanes) = (&parameters.operands, elements.lanes);
-        let dtype = compute_dtype(group.tensor(group.function.result(plan.dot)).dtype);
         let (mut places, mut made) = (Vec::new(), Vec::new());
         for phase in 0..together {
             let mask = left.map(|left| left.masks[phase as usize]);
             let shift = kb.int(phase * plan.sums_stride());
             let from = kb.add(sums, shift);
             let sum = kb.load(operands.sums(), from, lanes, mask);
-            let sum = kb.convert(sum, dtype);
             let mut at = place.to_vec();
             let phase = kb.int(phase);
             at.iter_mut().rev().take(1).for_each(|last| *last = last.add_scalar(kb, phase));
             let computed = elements.with_mask(mask, |elements| {
-                elements.seed(interleaved.value, &at, sum);
+                elements.conclude(kb, interleaved.value, &at, sum);
                 plan.outputs.iter().map(|&output| elements.element(kb, output, &at)).collect::<Vec<Value>>()
             });
             made.push(computed);

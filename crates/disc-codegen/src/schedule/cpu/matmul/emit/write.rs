@@ -2,7 +2,7 @@
 use super::{operands::Operands, parameters::Parameters};
 use crate::{
     element::Elements,
-    kernel::{Index, KernelBuilder, compute_dtype},
+    kernel::{Index, KernelBuilder},
     schedule::{
         Group,
         cpu::matmul::plan::{MatmulPlan, epilogue::before_transpose, source::Piece},
@@ -46,8 +46,7 @@ pub(in crate::schedule) fn store(
     sum: Value,
 ) {
     let product = group.function.result(plan.dot);
-    let sum = kb.convert(sum, compute_dtype(group.tensor(product).dtype));
-    elements.seed(product, at, sum);
+    elements.conclude(kb, product, at, sum);
     let computed: Vec<Value> =
         plan.outputs.iter().map(|&o| elements.element(kb, before_transpose(group.function, o), at)).collect();
     for ((o, &output), value) in plan.outputs.iter().enumerate().zip(computed) {

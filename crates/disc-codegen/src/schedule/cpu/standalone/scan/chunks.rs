@@ -125,7 +125,7 @@ impl<'g> Scan<'g> {
         self.over_chunk(frame, at, range, |kb, elements, at, place| {
             for (&result, &buffer) in results.iter().zip(held) {
                 let combined = kb.load(buffer, place, lanes, elements.mask);
-                elements.seed(result, at, combined);
+                elements.conclude(kb, result, at, combined);
             }
             let computed: Vec<Value> = targets.iter().map(|(output, _)| elements.element(kb, *output, at)).collect();
             for (&(output, buffer), value) in targets.iter().zip(computed) {
