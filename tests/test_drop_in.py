@@ -213,6 +213,49 @@ def test_refused_sizes_are_counted_by_the_fact():
     assert len(fast._dispatcher.forms.held[0].eager) == 1
 
 
+class Scan(nn.Module):
+    """A loop of Python over a size."""
+
+    def forward(self, x):
+        state, rows = x[0] * 0, []
+        for i in range(x.shape[0]):
+            state = state * 0.5 + x[i]
+            rows.append(state.tanh())
+        return torch.stack(rows)
+
+
+def test_a_size_that_a_loop_fixes_has_a_variant_once_it_comes_again():
+    model = Scan()
+    fast = disc.optimize(model)
+
+    def called(*sizes):
+        for size in sizes:
+            x = torch.randn(size, 3)
+            torch.testing.assert_close(fast(x), model(x))
+            fast._dispatcher.variants.wait()
+        return report(fast)["variants"]
+
+    assert called(4, 5, 6) == 1
+    # Lengths that grow word by word are worth no program each.
+    assert called(7, 8, 9, 10, 11) == 1
+    assert called(8) == 2
+    before = report(fast)["fallbacks"]
+    assert called(4, 6, 8) == 2
+    assert report(fast)["fallbacks"] == before
+
+
+def test_a_capture_that_takes_too_long_is_torchs(monkeypatch):
+    monkeypatch.setattr("disc.torch.tracer.deadline.MOST_SECONDS", 0.0)
+    fast = disc.optimize(Scan())
+    x = torch.randn(4, 3)
+    torch.testing.assert_close(fast(x), Scan()(x))
+    values = report(fast)
+    assert (values["captured_by"], values["coverage"]) == ("none", 0.0)
+    assert [row["reason"] for row in values["fallbacks"]] == ["the capture takes too long"]
+    strict = disc.optimize(Scan(), x, options=disc.Options(fallback="error"))
+    torch.testing.assert_close(strict(x), Scan()(x))
+
+
 def test_what_the_user_stated_stays_an_error():
     fast = disc.optimize(Branch(), torch.randn(4, 3), dims={"x": {0: disc.Dim("B", max=8, multiple_of=2)}})
     with pytest.raises(disc.DimError, match="B"):

@@ -70,6 +70,12 @@ class Signature:
         error.fact = check.text
         return error
 
+    def is_fixed(self, place: str) -> bool:
+        """Returns true if ``axis 1 of x`` has one size."""
+        rows = zip(self.names, self.dims, strict=True)
+        fixed = (f"axis {i} of {name}" for name, row in rows for i, dim in enumerate(row) if dim.isdigit())
+        return place in fixed
+
     def explain(self, shapes: Sequence[Sequence[int]]) -> None:
         """Raises what is wrong with the ranks and sizes of a call; returns if nothing is."""
         for name, shape, dims in zip(self.names, shapes, self.dims, strict=True):
@@ -90,7 +96,11 @@ class Signature:
                 if dim.isdigit():
                     if size != int(dim):
                         why = self._why_fixed(name, axis)
-                        raise DimError(f"{place} is {size}, expected {dim}{why}", dims=[place], help=_ANOTHER)
+                        error = DimError(
+                            f"{place} is {size}, expected {dim}{why}", dims=[place], help=_ANOTHER
+                        )
+                        error.size = size
+                        raise error
                     continue
                 places.setdefault(dim, (name, axis))
                 if sizes.setdefault(dim, (size, place))[0] != size:

@@ -15,6 +15,7 @@ from ..graph.exported import Traced, from_export
 from ..overrides.builtins import is_about_numbers, open_numbers
 from ..overrides.memos import open_caches
 from ..overrides.registry import overridden
+from ..tracer import deadline
 from .example_sizes import Sizes
 
 
@@ -70,10 +71,10 @@ def _stepwise(serves: Serves):
 
     if get_proxy_mode() is None:
         # Below transforms, torch.export runs the module once before it records it.
-        with SymbolicFunctions():
+        with SymbolicFunctions(), deadline.Watched():
             yield
         return
-    with decompose(lookup.Unserved(serves)), SymbolicFunctions():
+    with decompose(lookup.Unserved(serves)), SymbolicFunctions(), deadline.Watched():
         yield
 
 

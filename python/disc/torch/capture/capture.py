@@ -42,6 +42,7 @@ from ..pytree import kv_caches
 from ..pytree.arguments import Arguments, flatten_arguments
 from ..symbolic.expressions import expression
 from ..symbolic.source_lines import Place, written
+from ..tracer import deadline
 from . import conflicts, guards, kept_state, side_effects, zero_one
 from .by_export import exported
 from .example_sizes import Sizes
@@ -184,6 +185,8 @@ def _first_success(module, arguments: Arguments, tensors, plan: DimPlan, serves:
     caches = FunctionCaches(module)
     try:
         return _attempts(module, arguments, tensors, plan, functools.partial(quick, serves=serves), caches)
+    except deadline.TooLong:
+        raise
     except Exception as error:
         # Whatever stopped the quick tracer: torch.export succeeds, or says what is wrong.
         from ..tracer.tracer import Transformed
@@ -224,11 +227,15 @@ def _attempts(
     #: A graph that serves other sizes than the example's.
     spare: CapturedGraph | None = None
     for attempt in range(1, _MAX_ATTEMPTS + 1):
+        if spare is None:
+            deadline.check()
+        elif deadline.is_over():
+            return spare
         entry = _Entry(module, arguments, caches)
         try:
             traced = tracer(entry, _examples(tensors, sizes.capture_shapes()), sizes, oblivious)
         except Exception as error:
-            if _pin_written(entry.seen.shapes, sizes):
+            if deadline.is_over() or _pin_written(entry.seen.shapes, sizes):
                 continue
             if spare is not None:
                 return spare

@@ -24,6 +24,8 @@ from ..call import PLAIN, Call
 from ..capture.captured_program import CapturedProgram
 from ..pytree.arguments import flatten_arguments
 from ..threads import threads_of
+from ..tracer import deadline
+from ..tracer.deadline import TooLong
 from ..weights import prepared_bytes
 from .entry import CompiledEntry, EagerEntry, Entry, PartitionedEntry
 
@@ -87,7 +89,7 @@ def _below(request: Request, cause: Error, tensors: list[torch.Tensor], stage) -
                 return entry
         except Exception as error:
             _LOG.info("%s is not compiled in parts: %s", name, error)
-    elif _is_served_by_dynamo(request, tensors):
+    elif not isinstance(cause, TooLong) and _is_served_by_dynamo(request, tensors):
         stage("split by dynamo")
         return _by_dynamo(request, cause)
     return EagerEntry(request.original, cause)
@@ -197,7 +199,8 @@ def _captured(asked: capture_cache.Lookup, request: Request) -> CapturedProgram:
     from ..lowering.graph import convert
     from ..lowering.table import serves
 
-    with capture_cache.watching(asked):
+    waits = request.options.fallback == "error"
+    with capture_cache.watching(asked), deadline.bounded(None if waits else deadline.MOST_SECONDS):
         graph = capture(request.module, request.args, request.kwargs, request.dims, serves)
     request.graph = graph
     _refuse_blocked(graph, request.options)

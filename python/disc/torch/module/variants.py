@@ -1,7 +1,9 @@
 """Compiles further programs for calls that break a fact of the first one.
 
 The first call that breaks a fact is torch's; the second one has a variant captured in the
-background, with its sizes, while torch serves it. A form has at most ``MOST`` of them.
+background, with its sizes, while torch serves it. A form has at most ``MOST`` of them. A dim that
+two programs have fixed (by a loop of Python) is fixed by the next one too, most likely: a variant
+is for one size then, and the calls of each size are counted apart.
 
 Invariant: a variant is never run to see if it serves a call, since calls may change state.
 """
@@ -35,7 +37,7 @@ class Variants:
 
     def offer(self, dispatcher: Dispatcher, form: Form, error: DimError, args: tuple, kwargs: dict) -> None:
         """Notes a call that was refused, and starts a compilation if it is worth one."""
-        key = (id(form), error.fact, *(error.dims or ()))
+        key = (id(form), error.fact, *(error.dims or ()), _lone_size(form, error))
         self._hits[key] = hits = self._hits.get(key, 0) + 1
         is_busy = self._thread is not None and self._thread.is_alive()
         if hits < _HITS or form.is_closed or len(form.entries) > MOST or is_busy:
@@ -50,6 +52,15 @@ class Variants:
         """Waits for a compilation that runs."""
         if self._thread is not None:
             self._thread.join()
+
+
+def _lone_size(form: Form, error: DimError) -> int | None:
+    """The refused size of a dim that more than one program has fixed; None for other refusals."""
+    if error.size is None:
+        return None
+    (place,) = error.dims or ("",)
+    held = [entry.call.signature for entry in form.entries if isinstance(entry, GraphEntry)]
+    return error.size if sum(signature.is_fixed(place) for signature in held) > 1 else None
 
 
 def _compile(dispatcher: Dispatcher, form: Form, error: DimError, args: tuple, kwargs: dict) -> None:

@@ -48,7 +48,7 @@ from ..overrides.memos import open_caches
 from ..overrides.registry import overridden
 from ..overrides.squeeze import SQUEEZES, squeezed
 from ..symbolic.expressions import SYMBOLIC, has_symbol
-from . import autocast, process_state
+from . import autocast, deadline, process_state
 from .fake_overrides import SHAPES
 from .fake_rules import Lying, PlainResults
 from .scalar_tensors import ITEMS, size_of
@@ -251,6 +251,7 @@ class Recorder(SchemaCheckMode):
             with self:
                 if (found := squeezed(*args)) is not None:
                     return found
+        deadline.check()
         met: list[FakeTensor] = []
         key: list[Any] = [func]
         given = args
