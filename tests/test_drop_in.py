@@ -288,6 +288,18 @@ class Values(nn.Module):
         return y if y.sum() > 0 else -y
 
 
+def test_parts_that_take_too_long_to_compile_are_torchs(monkeypatch):
+    monkeypatch.setattr("disc.torch.module.by_dynamo.MOST_SECONDS", -1.0)
+    model = Values().eval()
+    fast = disc.optimize(model)
+    x, lengths = torch.randn(2, 5, 4), torch.tensor([1, 2])
+    with torch.no_grad():
+        torch.testing.assert_close(fast(x, lengths), model(x, lengths))
+    values = report(fast)
+    assert values["coverage"] == 0.0
+    assert "the parts before took too long to compile" in {row["reason"] for row in values["fallbacks"]}
+
+
 def test_guards_of_production_code_refuse_nothing():
     model = Values().eval()
     fast = disc.optimize(model)

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,8 @@ from .entry import Entry, Refused
 if TYPE_CHECKING:
     from ..compile.inference import CompiledGraph
 
+#: After so many seconds of compilation, further parts of a module are torch's.
+MOST_SECONDS = 60.0
 #: It advises on graph breaks, which the report has.
 _NOISY = ("torch._dynamo.variables.tensor",)
 
@@ -37,6 +40,8 @@ class DynamoEntry(Entry):
         self.parts: list[CompiledGraph | EagerGraph] = []
         self.graph_breaks: list[dict[str, Any]] = []
         self.calls = 0
+        #: Seconds that parts took to compile.
+        self._spent = 0.0
         self._compiled = torch.compile(original(), backend=self._backend, dynamic=True)
         #: No call has come to its end.
         self._is_new = True
@@ -49,7 +54,13 @@ class DynamoEntry(Entry):
         return "none" if self._is_eager else "dynamo"
 
     def _backend(self, graph: torch.fx.GraphModule, inputs) -> Callable:
+        if self._spent > MOST_SECONDS and self._options.fallback != "error":
+            part = EagerGraph(graph, "the parts before took too long to compile")
+            self.parts.append(part)
+            return part.call
+        start = time.perf_counter()
         part, call = serve(graph, inputs, self._options)
+        self._spent += time.perf_counter() - start
         self.parts.append(part)
         return call
 
