@@ -66,8 +66,8 @@ def _noted(row: dict, path: str | None) -> dict:
 
 
 def _named(pattern: str) -> list[str]:
-    patterns = pattern.split("|")
-    return [n for n in architecture_models.MODELS if any(fnmatch.fnmatch(n, p) for p in patterns)]
+    named = architecture_models.MODELS
+    return list(dict.fromkeys(n for p in pattern.split("|") for n in named if fnmatch.fnmatch(n, p)))
 
 
 def _apart(name: str, limit: float) -> dict:
