@@ -71,7 +71,8 @@ def note(graph, gm: torch.fx.GraphModule) -> None:
         name = frame.f_code.co_name
         if reason is None and name == "_compile":
             reason = frame.f_locals.get("recompile_reason")
-        if name == "compile_wrapper":
+        # Its name is another one in each version of torch (_fn in 2.7, compile_wrapper in 2.13).
+        if "callback" in frame.f_code.co_freevars and "fn" in frame.f_code.co_freevars:
             compiled = _compiled_object(frame.f_locals.get("fn"))
             break
     if compiled is None:
