@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import io
+import os
 import pickle
 import threading
 from dataclasses import dataclass
@@ -495,3 +496,46 @@ def test_words_are_generated_as_in_eager_mode():
         assert torch.equal(ours, theirs)
     values = report(fast)
     assert (values["signatures"], values["coverage"], values["fallbacks"]) == (2, 1.0, [])
+
+
+def test_a_module_serves_after_a_fork():
+    model = nn.Sequential(nn.Linear(256, 256), nn.ReLU(), nn.Linear(256, 256)).eval()
+    fast = disc.optimize(model, torch.randn(100, 256), options=disc.Options(threads=2))
+    x = torch.randn(200, 256)
+    with torch.no_grad():
+        expected = fast(x)
+        child = os.fork()
+        if child == 0:
+            os._exit(0 if torch.equal(fast(x), expected) else 1)
+        assert os.waitpid(child, 0)[1] == 0
+        assert torch.equal(fast(x), expected)
+
+
+class Packed(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.LSTM(4, 6, batch_first=True)
+
+    def forward(self, x, lengths):
+        rows = nn.utils.rnn.pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
+        return nn.utils.rnn.pad_packed_sequence(self.layer(rows)[0], batch_first=True)[0]
+
+
+def test_packed_sequences_are_torchs():
+    model = Packed().eval()
+    fast = disc.optimize(model)
+    with torch.no_grad():
+        for lengths in (torch.tensor([5, 2]), torch.tensor([3, 7, 1])):
+            x = torch.randn(len(lengths), int(lengths.max()), 4)
+            torch.testing.assert_close(fast(x, lengths), model(x, lengths))
+
+
+def test_batch_norm_that_averages_all_batches():
+    model = nn.BatchNorm1d(4, momentum=None)
+    eager = copy.deepcopy(model)
+    fast = disc.optimize(model)
+    with torch.no_grad():
+        for rows in (5, 6, 7):
+            x = torch.randn(rows, 4)
+            torch.testing.assert_close(fast(x), eager(x))
+    torch.testing.assert_close(model.state_dict(), eager.state_dict())

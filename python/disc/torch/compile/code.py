@@ -73,7 +73,9 @@ def compiled(made: Compilation, options: Options, milliseconds: float) -> Code:
             raise UnsupportedOp("the options leave ops to torch")
         program = convert(made.captured, extension.builder())
         stages = {"capture": milliseconds, "convert": program.stages["convert"]}
-        return WholeCode(made, stages, program, artifact(program))
+        whole = WholeCode(made, stages, program, artifact(program))
+        _LOG.info("a graph of dynamo's is compiled whole: %d operations", program.program.operations)
+        return whole
     except Error as error:
         if options.fallback == "error":
             raise
