@@ -26,11 +26,11 @@ shift $((OPTIND - 1))
 installed() {
     local version=$1 home=$2 torch=torch
     [ "$version" = newest ] || torch="torch==$version"
-    [ -f "$home/.ready" ] && return
+    [ "$version" != newest ] && [ -f "$home/.ready" ] && return
     printf '==> installing %s into %s\n' "$torch" "$home" >&2
     "$UV" venv --quiet --allow-existing "$home"
     # shellcheck disable=SC2046
-    "$UV" pip install --quiet --python "$home/bin/python" "$torch" $(grep -v -e '^#' -e '^torch' requirements/test.txt)
+    "$UV" pip install --quiet --upgrade --python "$home/bin/python" "$torch" $(grep -v -e '^#' -e '^torch' requirements/test.txt)
     touch "$home/.ready"
 }
 

@@ -3,9 +3,9 @@ use super::read::{self, Buffers, Extents};
 use crate::errors::{Failure, guarded};
 use pyo3::{intern, prelude::*, types::PyTuple};
 
-/// Elements of each weight that are compared. A write that torch counts in no version
-/// (`weight.data.mul_()`, as averages of weights are made) changes most elements.
-const SAMPLES: usize = 2;
+/// Elements of each weight that are compared, for writes that torch counts in no version:
+/// `weight.data.mul_()`, as averages of weights are made, changes many elements of many weights.
+const SAMPLES: usize = 4;
 
 /// Some arguments of a call, as they were: which objects, their versions, their memory, and a few
 /// of their elements.
@@ -72,33 +72,37 @@ impl Weight {
     }
 }
 
-/// Reads a tensor; of one with gaps only the first element is looked at.
+/// Reads a tensor.
 fn seen(object: &Bound<'_, PyAny>) -> PyResult<Seen> {
     let (mut extents, mut buffers) = (Extents::new(), Buffers::new());
     let tensor = read::any(object, &mut extents, &mut buffers)
         .map_err(|unreadable| Failure::argument(format!("a weight {}", unreadable.describe(object.py()))))?;
-    let (count, is_dense) = dense(tensor.sizes(&extents), tensor.strides(&extents));
+    let (sizes, strides) = (tensor.sizes(&extents), tensor.strides(&extents));
+    let count = sizes.iter().product::<i64>();
     let mut samples = [0; SAMPLES];
     for (i, sample) in samples.iter_mut().enumerate().filter(|_| count > 0) {
-        let place = if is_dense { count * (2 * i + 1) / (2 * SAMPLES) } else { 0 };
+        let place = offset(count * (2 * i as i64 + 1) / (2 * SAMPLES as i64), sizes, strides);
+        let size = tensor.dtype.size();
         let mut bytes = [0; 8];
-        let size = tensor.dtype.size().min(8);
-        // SAFETY: the element is one of a tensor that the argument keeps alive.
-        unsafe { std::ptr::copy_nonoverlapping(tensor.data.cast::<u8>().add(place * tensor.dtype.size()), bytes.as_mut_ptr(), size) };
+        // SAFETY: the element is one of a tensor that the argument keeps alive; none has more than
+        // 8 bytes.
+        unsafe {
+            let element = tensor.data.cast::<u8>().offset(place as isize * size as isize);
+            std::ptr::copy_nonoverlapping(element, bytes.as_mut_ptr(), size.min(8));
+        }
         *sample = u64::from_le_bytes(bytes);
     }
     Ok(Seen { address: tensor.data.addr(), samples })
 }
 
-/// The number of elements, and true if they lie one behind the other.
-fn dense(sizes: &[i64], strides: &[i64]) -> (usize, bool) {
-    let mut expected = 1;
-    let is_dense = sizes.iter().zip(strides).rev().all(|(&size, &stride)| {
-        let fits = size == 1 || stride == expected;
-        expected *= size;
-        fits
-    });
-    (sizes.iter().product::<i64>().max(0) as usize, is_dense)
+/// Returns the place in memory of the element with a number in row-major order.
+fn offset(mut number: i64, sizes: &[i64], strides: &[i64]) -> i64 {
+    let mut place = 0;
+    for (&size, &stride) in sizes.iter().zip(strides).rev() {
+        place += number % size * stride;
+        number /= size;
+    }
+    place
 }
 
 #[cfg(test)]
@@ -106,11 +110,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tensor_with_gaps_is_not_dense() {
-        assert_eq!(dense(&[2, 3], &[3, 1]), (6, true));
-        assert_eq!(dense(&[2, 3], &[6, 1]), (6, false));
-        assert_eq!(dense(&[3, 2], &[1, 3]), (6, false));
-        assert_eq!(dense(&[], &[]), (1, true));
-        assert_eq!(dense(&[0, 4], &[4, 1]), (0, true));
+    fn elements_are_found_by_strides() {
+        assert_eq!(offset(4, &[2, 3], &[3, 1]), 4);
+        assert_eq!(offset(4, &[2, 3], &[1, 2]), 3);
+        assert_eq!(offset(5, &[2, 3], &[8, 2]), 12);
+        assert_eq!(offset(0, &[], &[]), 0);
     }
 }

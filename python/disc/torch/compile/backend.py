@@ -97,7 +97,8 @@ def _eager(gm: torch.fx.GraphModule, reason: str | None, op: str | None = None):
 
 
 def _needs_gradient(gm: torch.fx.GraphModule) -> str | None:
-    if not torch.is_grad_enabled():
+    enables = any(node.target is torch._C._set_grad_enabled and node.args[0] for node in gm.graph.nodes)
+    if not torch.is_grad_enabled() and not enables:
         return None
     for node in gm.graph.nodes:
         value = node.meta.get("example_value")

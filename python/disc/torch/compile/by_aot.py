@@ -12,13 +12,14 @@ from collections.abc import Callable
 import torch
 from torch._dynamo.backends.common import aot_autograd
 from torch._guards import TracingContext
+from torch.fx._lazy_graph_module import _LazyGraphModule
 
 from ...core.options import Options
 from ..decompositions.lookup import Unserved
 from ..graph.exported import Traced
 from ..lowering.table import ITEMS, serves
 from ..symbolic.expressions import SYMBOLIC
-from .dynamo_graph import Argument, DynamoGraph, without_views
+from .dynamo_graph import Argument, DynamoGraph, split_results
 from .inference import CompiledGraph
 
 
@@ -32,6 +33,8 @@ def compiled_by_aot(
     def compiler(inner: torch.fx.GraphModule, _) -> Callable:
         context = TracingContext.get()
         env = context.fake_mode.shape_env
+        # Its code is made of the graph as it is, which is edited below.
+        _LazyGraphModule.force_recompile(inner)
         found = _read(inner, set(context.fw_metadata.static_input_indices))
         milliseconds = (time.perf_counter() - start) * 1e3
         made.append(CompiledGraph(inner, found, env, options, milliseconds))
@@ -72,4 +75,4 @@ def _read(inner: torch.fx.GraphModule, static: set[int]) -> DynamoGraph:
         arguments.append(
             Argument(i, node.name, node if is_tensor else None, value, i in static and is_tensor)
         )
-    return without_views(DynamoGraph(Traced(inner.graph), arguments))
+    return split_results(DynamoGraph(Traced(inner.graph), arguments, has_weights=False))

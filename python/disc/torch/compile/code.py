@@ -12,17 +12,18 @@ from typing import Any
 import torch
 
 from ...core import extension
-from ...core.errors import DimError, Error, ShapeError, UnsupportedOp
+from ...core.errors import DimError, Error, ShapeError
 from ...core.options import Options
 from ...core.report import collect, nothing, summed
 from ..call import signature_of
 from ..capture.captured_program import CapturedProgram
 from ..lowering.graph import convert
 from ..partition.program import Left, PartitionedProgram, partition
+from ..partition.support import refuse_blocked
 from ..pytree.result import Result
 from ..state import State
 from ..threads import threads_of
-from .dynamo_graph import Compilation
+from .dynamo_graph import Compilation, without_memory
 
 _LOG = logging.getLogger("disc")
 
@@ -61,16 +62,17 @@ class Code:
         return []
 
 
-def compiled(made: Compilation, options: Options, milliseconds: float) -> Code:
-    """Compiles a graph, whose capture took ``milliseconds``."""
+def compiled(
+    made: Compilation, in_parts: Callable[[], Compilation], options: Options, milliseconds: float
+) -> Code:
+    """Compiles a graph, whose capture took ``milliseconds``: whole as ``made``, else in parts."""
     directory = extension.cache_directory() if options.cache else None
 
     def artifact(program: CapturedProgram):
         return extension.compile_function(program.source, options, threads_of(options), directory)
 
     try:
-        if options.block_ops or options.allow_ops:
-            raise UnsupportedOp("the options leave ops to torch")
+        refuse_blocked(made.captured.graph, options)
         program = convert(made.captured, extension.builder())
         stages = {"capture": milliseconds, "convert": program.stages["convert"]}
         whole = WholeCode(made, stages, program, artifact(program))
@@ -85,6 +87,7 @@ def compiled(made: Compilation, options: Options, milliseconds: float) -> Code:
         def executable(program: CapturedProgram):
             return extension.load(artifact(program), _pairs(program.program.weights), outputs="torch")
 
+        made = in_parts()
         parts = partition(made.captured, lambda: None, options, executable)
         if parts is None:
             raise
@@ -97,13 +100,21 @@ class WholeCode(Code):
 
     def __init__(self, made: Compilation, stages: dict[str, float], program: CapturedProgram, artifact):
         super().__init__(made, stages)
+        # The tensors are those of the first call.
+        program.program.weights[:] = [(name, without_memory(t)) for name, t in program.program.weights]
+        made.captured.traced.weights = []
         self.program = program
         self._artifact = artifact
 
     def bind(self, args: tuple) -> BoundWhole:
         positions = self.compilation.weights
         weights = _pairs((name, args[positions[name]]) for name, _ in self.program.program.weights)
-        return BoundWhole(self, extension.load(self._artifact, weights, outputs="torch"))
+        kind = BoundWhole
+        if self.program.program.written:
+            kind = BoundWriting
+        elif not Result(self.program.program.outputs, self.compilation.captured.out_spec).plain:
+            kind = BoundMixed
+        return kind(self, extension.load(self._artifact, weights, outputs="torch"))
 
     def report_values(self, bound: Bound | None) -> dict[str, Any]:
         if not isinstance(bound, BoundWhole):
@@ -112,27 +123,40 @@ class WholeCode(Code):
 
 
 class BoundWhole(Bound):
-    """A whole graph with its weights; ``run`` is the quickest way that serves it."""
+    """A whole graph with its weights, whose outputs are all new tensors."""
 
     def __init__(self, code: WholeCode, native):
         self.native = native
         self._pick = code.compilation.pick
-        program, captured = code.program.program, code.compilation.captured
-        self._result = Result(program.outputs, captured.out_spec)
-        self._state = State.of(lambda: None, program, list(captured.arguments.names))
-        if self._state is not None:
-            self.run = self._run_writing
-        elif not self._result.plain:
-            self.run = self._run_mixed
 
     def run(self, args: tuple) -> list:
         return self.native.run(self._pick(args))
 
-    def _run_mixed(self, args: tuple) -> list:
+    def may_retry(self, error: Error) -> bool:
+        return True
+
+
+class BoundMixed(BoundWhole):
+    """A whole graph with its weights; some of its outputs are inputs, or numbers."""
+
+    def __init__(self, code: WholeCode, native):
+        super().__init__(code, native)
+        self._result = Result(code.program.program.outputs, code.compilation.captured.out_spec)
+
+    def run(self, args: tuple) -> list:
         tensors = self._pick(args)
         return self._result.leaves(self.native.run(tensors), tensors)
 
-    def _run_writing(self, args: tuple) -> list:
+
+class BoundWriting(BoundMixed):
+    """A whole graph with its weights that writes to inputs."""
+
+    def __init__(self, code: WholeCode, native):
+        super().__init__(code, native)
+        names = list(code.compilation.captured.arguments.names)
+        self._state = State.of(lambda: None, code.program.program, names)
+
+    def run(self, args: tuple) -> list:
         held = self._state.take(list(self._pick(args)))
         outputs = self.native.run(held.given)
         self._state.store(held, outputs)
@@ -140,7 +164,7 @@ class BoundWhole(Bound):
 
     def may_retry(self, error: Error) -> bool:
         # Facts about sizes are checked before the first store.
-        return self._state is None or isinstance(error, (DimError, ShapeError)) or error.code == "E0601"
+        return isinstance(error, (DimError, ShapeError)) or error.code == "E0601"
 
 
 class CodeInParts(Code):
@@ -152,7 +176,8 @@ class CodeInParts(Code):
 
     def bind(self, args: tuple) -> BoundParts:
         positions = self.compilation.weights
-        self.parts.use({name: args[position].detach() for name, position in positions.items()})
+        if positions:
+            self.parts.use({name: args[position].detach() for name, position in positions.items()})
         return BoundParts(self)
 
     def report_values(self, bound: Bound | None) -> dict[str, Any]:

@@ -12,6 +12,7 @@ import operator
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import sympy
 import torch
@@ -44,7 +45,7 @@ class Argument:
     name: str
     #: None for a number.
     node: torch.fx.Node | None
-    #: The real tensor, while dynamo compiles; the fake number.
+    #: The tensor, real while dynamo compiles and without memory afterwards; the fake number.
     example: object
     #: A parameter or a buffer of a module.
     is_weight: bool
@@ -61,9 +62,18 @@ class DynamoGraph:
     #: Makes the results out of the arguments and of what compiled code gives.
     finish: Callable | None = None
 
+    #: Weights are at hand when the graph is compiled.
+    has_weights: bool = True
+
     @property
     def graph(self) -> torch.fx.Graph:
         return self.traced.graph
+
+    def release(self) -> None:
+        """Lets go of the tensors of the first call."""
+        for a in self.arguments:
+            if isinstance(a.example, torch.Tensor):
+                a.example = without_memory(a.example)
 
 
 def read(gm: torch.fx.GraphModule, env) -> DynamoGraph:
@@ -76,16 +86,17 @@ def read(gm: torch.fx.GraphModule, env) -> DynamoGraph:
     names = Names()
     for a in arguments:
         a.name = names.fresh(a.name)
-    return without_views(DynamoGraph(traced, arguments))
+    return split_results(DynamoGraph(traced, arguments))
 
 
 def _argument(position: int, holder: torch.fx.Node, node) -> Argument:
     held = holder.meta.get("grapharg")
     example = held.example if held is not None else holder.meta.get("example_value")
-    static = holder.meta.get("tensor_dict") or {}
-    is_weight = node is not None and static.get("_dynamo_static_input_type") is not None
-    source = getattr(held, "source", None)
-    return Argument(position, _name(source, str(holder.target)), node, example, is_weight)
+    source = _source_text(getattr(held, "source", None), str(holder.target))
+    is_weight = node is not None and (
+        isinstance(example, torch.nn.Parameter) or "._buffers[" in source or "._parameters[" in source
+    )
+    return Argument(position, _name(source) or str(holder.target), node, example, is_weight)
 
 
 #: Steps of dynamo's sources that name nothing of the model.
@@ -93,31 +104,42 @@ _UNNAMED = frozenset(("L", "G", "self", "kwargs", "args", "_modules", "_paramete
 _LONGEST_NAME = 40
 
 
-def _name(source, target: str) -> str:
-    """The name of what dynamo took an argument from: ``L['self']._modules['l']`` is ``l``."""
+def _source_text(source, target: str) -> str:
+    """The expression that dynamo took an argument from."""
     text = source.name if source is not None else target
-    steps = re.findall(r"[A-Za-z_]\w*|\d+", text() if callable(text) else text)
+    return text() if callable(text) else text
+
+
+def _name(source: str) -> str:
+    """The name of what dynamo took an argument from: ``L['self']._modules['l']`` is ``l``."""
+    steps = re.findall(r"[A-Za-z_]\w*|\d+", source)
     name = ""
     for step in reversed([step for step in steps if step not in _UNNAMED]):
         if name and len(step) + len(name) >= _LONGEST_NAME:
             break
         name = f"{step}.{name}" if name else step[-_LONGEST_NAME:]
-    return name or target
+    return name
 
 
-def without_views(read: DynamoGraph) -> DynamoGraph:
-    """Takes the results out of the graph that are made of arguments alone."""
+def split_results(read: DynamoGraph) -> DynamoGraph:
+    """Divides the results into those that compiled code computes and those that are made of them
+    or of arguments behind the call: views, arguments themselves, numbers of sizes.
+    """
     traced = read.traced
     printer = Printer()
     _bind_arguments(read, printer)
-    computed = {a.node for a in read.arguments if a.node is not None}
+    sources = {a.node for a in read.arguments if a.node is not None}
+    for base in _shared(traced, sources):
+        printer.values[base] = _dense(base, f"outputs[{len(read.given)}]")
+        read.given.append(base)
+        sources.add(base)
     leaves = []
     for result in traced.results:
-        leaf = _printed_of_arguments(result, computed, printer)
+        leaf = _printed_of(result, sources, printer)
         if leaf is None:
             if result not in read.given:
                 read.given.append(result)
-            leaf = _dense(result, f"outputs[{read.given.index(result)}]", printer)
+            leaf = _dense(result, f"outputs[{read.given.index(result)}]")
         leaves.append(leaf)
     printer.line(f"return ({''.join(f'{leaf}, ' for leaf in leaves)})")
     read.finish, _ = printer.function("finish", "args, outputs")
@@ -127,6 +149,23 @@ def without_views(read: DynamoGraph) -> DynamoGraph:
         if node.op == "call_function" and not node.users and _is_view(node):
             traced.graph.erase_node(node)
     return read
+
+
+def _shared(traced: Traced, sources: set) -> list[torch.fx.Node]:
+    """The tensors in whose memory several results lie, as each of them is written through the
+    others; not those of arguments.
+    """
+    results: dict[Any, set] = {}
+    for result in traced.results:
+        if isinstance(result, torch.fx.Node) and (family := family_of(result)) is not None:
+            results.setdefault(family, set()).add(result)
+    held = {family_of(node) for node in sources}
+    several = {family for family, found in results.items() if len(found) > 1} - held
+    bases: dict[Any, torch.fx.Node] = {}
+    for node in traced.graph.nodes:
+        if (family := family_of(node)) in several and isinstance(node.meta.get("val"), torch.Tensor):
+            bases.setdefault(family, node)
+    return list(bases.values())
 
 
 def _bind_arguments(read: DynamoGraph, printer: Printer) -> None:
@@ -144,15 +183,15 @@ def _bind_arguments(read: DynamoGraph, printer: Printer) -> None:
                 printer.sizes.setdefault(size, f"args[{a.position}].size({axis})")
 
 
-def _printed_of_arguments(result, arguments: set, printer: Printer) -> str | None:
-    """Prints a result that is made of arguments alone; None for what has to be computed."""
+def _printed_of(result, sources: set, printer: Printer) -> str | None:
+    """Prints a result that is made of ``sources`` alone; None for what has to be computed."""
     if not isinstance(result, torch.fx.Node):
         if isinstance(result, SYMBOLIC) and result.node.expr.free_symbols - printer.sizes.keys():
             raise UnsupportedOp("a result is a number that depends on data")
         return printer.argument(result)
     chain: list[torch.fx.Node] = []
     result = node = _written_itself(result)
-    while node not in arguments:
+    while node not in sources:
         if not _is_view(node) or symbols_of(node.args) - printer.sizes.keys():
             return None
         chain.append(node)
@@ -217,21 +256,28 @@ def _in_memory_order(graph: torch.fx.Graph, output: torch.fx.Node, node: torch.f
     if order is None:
         return node
     with graph.inserting_before(output):
-        turned = graph.call_function(aten.permute.default, (node, order))
-        turned.meta["val"] = val.permute(order)
-        turned.meta["stack_trace"] = node.meta.get("stack_trace")
-        lain = graph.call_function(aten.clone.default, (turned,), {"memory_format": torch.contiguous_format})
-        lain.meta = {**turned.meta, "val": turned.meta["val"].clone(memory_format=torch.contiguous_format)}
-    turned.meta["root"], lain.meta["root"] = node.meta.get("root", node), lain
-    return lain
+        permuted = graph.call_function(aten.permute.default, (node, order))
+        permuted.meta["val"] = val.permute(order)
+        permuted.meta["stack_trace"] = node.meta.get("stack_trace")
+        layout = {"memory_format": torch.contiguous_format}
+        dense = graph.call_function(aten.clone.default, (permuted,), layout)
+        dense.meta = {**permuted.meta, "val": permuted.meta["val"].clone(**layout)}
+    permuted.meta["root"], dense.meta["root"] = node.meta.get("root", node), dense
+    return dense
 
 
-def _dense(node: torch.fx.Node, text: str, printer: Printer) -> str:
+def _dense(node: torch.fx.Node, text: str) -> str:
+    """Prints the result that lies in the order of eager mode's memory."""
     order = _memory_order(node.meta["val"])
     if order is None:
         return text
     back = [order.index(axis) for axis in range(len(order))]
     return f"{text}.permute({back})"
+
+
+def without_memory(t: torch.Tensor) -> torch.Tensor:
+    """A tensor of the same type and sizes that holds nothing."""
+    return torch.empty(t.shape, dtype=t.dtype, device="meta")
 
 
 # Graphs to be compiled.
@@ -278,6 +324,10 @@ def compilation(read: DynamoGraph, env, packs_weights: bool) -> Compilation:
     return Compilation(
         captured, [a.position for a in (*tensors, *numbers)], {a.name: a.position for a in weights}
     )
+
+
+def _may_be_prepared(a: Argument) -> bool:
+    return a.is_weight and not a.node.meta["val"].is_complex()
 
 
 def _numbers(read: DynamoGraph, traced: Traced) -> tuple[list[Argument], dict]:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import logging
 import threading
 import weakref
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -21,13 +22,28 @@ from ...core import extension
 from ...core.errors import Error
 from ...core.options import Options
 from . import code
-from .dynamo_graph import DynamoGraph, compilation
+from .dynamo_graph import Compilation, DynamoGraph, compilation
 
 _LOG = logging.getLogger("disc")
 #: Weights that changed more often are taken as plain inputs from then on.
 _MOST_CHANGES = 2
+#: So many preparations, and so many for each set of weights that lives, are one too many: tensors
+#: are replaced by others again and again.
+_MANY_PREPARATIONS, _MANY_OF_A_SET = 8, 3
 #: Sets of weights that are kept prepared: layers of one kind share a graph.
-_MOST_SETS = 128
+_MOST_SETS = 1024
+
+
+@dataclass(eq=False)
+class Prepared:
+    """A set of weights as it was, and code that holds it."""
+
+    watch: Any
+    bound: code.Bound
+    #: How often these weights had changed.
+    changes: int = 0
+    #: They call when a weight is gone.
+    deaths: tuple[weakref.ref, ...] = ()
 
 
 class CompiledGraph:
@@ -43,74 +59,98 @@ class CompiledGraph:
         self._finish = read.finish
         self._read, self._env, self._options, self._milliseconds = read, env, options, milliseconds
         self._code = self._compiled(packs_weights=True)
-        #: By the identities of weights: a watch over them, and code that holds them.
-        self._sets: dict[tuple[int, ...], tuple[Any, code.Bound]] = {}
-        self._last: tuple[Any, code.Bound] | None = None
-        #: They call when a weight of a set is gone.
-        self._deaths: dict[tuple[int, ...], weakref.ref] = {}
-        self._changes = 0
-        self._lock = threading.Lock()
+        #: By the identities of the weights.
+        self._sets: dict[tuple[int, ...], Prepared] = {}
+        self._last: Prepared | None = None
+        self._preparations = 0
+        #: No code could be made for weights that keep changing.
+        self._failed: Error | None = None
+        self._lock = threading.RLock()
+        read.release()
 
     def _compiled(self, packs_weights: bool) -> code.Code:
-        made = compilation(self._read, self._env, packs_weights)
-        return code.compiled(made, self._options, self._milliseconds)
+        def made(packs: bool) -> Compilation:
+            return compilation(self._read, self._env, packs)
+
+        packs_parts = packs_weights and self._read.has_weights
+        return code.compiled(
+            made(packs_weights), lambda: made(packs_parts), self._options, self._milliseconds
+        )
 
     def call(self, *args):
         """The results of the graph for the arguments that dynamo passes."""
         self.calls += 1
         last = self._last
-        if last is None or not last[0].are_unchanged(args):
-            last = self._prepared(args)
         try:
-            outputs = last[1].run(args)
+            if last is None or not last.watch.are_unchanged(args):
+                last = self._prepared(args)
         except Error as error:
-            if not last[1].may_retry(error):
+            return self._run_eager(error, args)
+        try:
+            outputs = last.bound.run(args)
+        except Error as error:
+            if not last.bound.may_retry(error):
                 raise
-            result = self._eager(*args)
-            self.refused[error.message] = self.refused.get(error.message, 0) + 1
-            return result
+            return self._run_eager(error, args)
         return self._finish(args, outputs)
 
-    def _prepared(self, args: tuple) -> tuple[Any, code.Bound]:
+    def _run_eager(self, error: Error, args: tuple):
+        result = self._eager(*args)
+        self.refused[error.message] = self.refused.get(error.message, 0) + 1
+        return result
+
+    def _prepared(self, args: tuple) -> Prepared:
         """Compiled code with the weights of a call, as they are now."""
         with self._lock:
+            if self._failed is not None:
+                raise self._failed
             positions = self._code.weights
             key = tuple(id(args[position]) for position in positions)
             found = self._sets.get(key)
-            if found is not None and found[0].are_unchanged(args):
+            if found is not None and found.watch.are_unchanged(args):
                 self._last = found
                 return found
-            is_parted = isinstance(self._code, code.CodeInParts)
-            # Parts hold one set of weights.
-            self._changes += found is not None or (is_parted and self._last is not None)
-            if self._changes > _MOST_CHANGES:
+            changes = found.changes + 1 if found is not None else 0
+            if self._keeps_changing(changes, found is None):
                 return self._unpacked(args)
-            found = extension.watch(args, positions), self._code.bind(args)
-            if is_parted or len(self._sets) >= _MOST_SETS:
-                self._sets.clear()
-            self._sets[key] = self._last = found
-            if positions:
-                self._forget_with(args[positions[0]], key)
-            return found
+            self._preparations += 1
+            new = Prepared(extension.watch(args, positions), self._code.bind(args), changes)
+            new.deaths = tuple(self._watched(args[position], key) for position in positions)
+            if found is None and len(self._sets) >= _MOST_SETS:
+                self._sets.pop(next(iter(self._sets)))
+            self._sets[key] = self._last = new
+            return new
 
-    def _forget_with(self, weight: torch.Tensor, key: tuple) -> None:
-        """Lets go of prepared weights when the model that has them is gone."""
+    def _keeps_changing(self, changes: int, is_new: bool) -> bool:
+        """Returns true if weights are not worth preparing any more."""
+        if isinstance(self._code, code.CodeInParts) and is_new and self._sets:
+            # Parts hold one set of weights.
+            return True
+        many = max(_MANY_PREPARATIONS, _MANY_OF_A_SET * (len(self._sets) + 1))
+        return changes > _MOST_CHANGES or (is_new and self._preparations >= many)
+
+    def _watched(self, weight: torch.Tensor, key: tuple) -> weakref.ref:
+        """Lets go of prepared weights when one of them is gone."""
         ours = weakref.ref(self)
 
         def forget(_):
             graph = ours()
-            if graph is not None and (held := graph._sets.pop(key, None)) is not None:
-                graph._deaths.pop(key, None)
-                graph._last = None if graph._last is held else graph._last
+            held = graph._sets.pop(key, None) if graph is not None else None
+            if held is not None and graph._last is held:
+                graph._last = None
 
-        self._deaths[key] = weakref.ref(weight, forget)
+        return weakref.ref(weight, forget)
 
-    def _unpacked(self, args: tuple) -> tuple[Any, code.Bound]:
+    def _unpacked(self, args: tuple) -> Prepared:
         """Code that takes the weights as inputs: they keep changing."""
         _LOG.info("the weights of a graph keep changing: they are not prepared any more")
-        self._code = self._compiled(packs_weights=False)
-        self._sets.clear()
-        self._last = extension.watch(args, []), self._code.bind(args)
+        try:
+            self._code = self._compiled(packs_weights=False)
+            self._sets.clear()
+            self._last = self._sets[()] = Prepared(extension.watch(args, []), self._code.bind(args))
+        except Error as error:
+            self._failed = error
+            raise
         return self._last
 
     # The report.
@@ -118,7 +158,10 @@ class CompiledGraph:
     def report_values(self) -> dict[str, Any]:
         """The values of the report that this graph knows."""
         last = self._last
-        return {**self._code.report_values(last[1] if last is not None else None), "calls": self.calls}
+        return {
+            **self._code.report_values(last.bound if last is not None else None),
+            "calls": self.calls,
+        }
 
     def fallbacks(self) -> list[dict[str, Any]]:
         """Describes what torch runs in a call."""

@@ -51,7 +51,8 @@ class EagerGraph:
 class Noted:
     """A graph, and what dynamo says about it."""
 
-    graph: Any
+    #: Gives the graph, as long as dynamo keeps it.
+    graph: weakref.ref
     #: Dynamo's number of the compilation: ``0/1`` is the first frame, compiled again.
     compile_id: str
     #: The guard of an earlier compilation that failed.
@@ -60,8 +61,8 @@ class Noted:
     graph_break: dict[str, Any] | None
 
 
-#: The graphs of each module and function that was compiled.
-_noted: weakref.WeakKeyDictionary[Any, list[Noted]] = weakref.WeakKeyDictionary()
+#: The graphs of each module and function that was compiled, by its identity.
+_noted: dict[int, list[Noted]] = {}
 
 
 def note(graph, gm: torch.fx.GraphModule) -> None:
@@ -78,8 +79,14 @@ def note(graph, gm: torch.fx.GraphModule) -> None:
     if compiled is None:
         return
     reason = reason.splitlines()[0].partition("  #")[0].strip() if reason else None
-    made = Noted(graph, str(CompileContext.current_compile_id()), reason, _graph_break(gm))
-    _noted.setdefault(compiled, []).append(made)
+    made = Noted(weakref.ref(graph), str(CompileContext.current_compile_id()), reason, _graph_break(gm))
+    if id(compiled) not in _noted:
+        try:
+            weakref.finalize(compiled, _noted.pop, id(compiled), None).atexit = False
+        except TypeError:
+            # Nobody would say when it is gone.
+            return
+    _noted.setdefault(id(compiled), []).append(made)
 
 
 def _frames() -> Iterator[types.FrameType]:
@@ -115,8 +122,9 @@ class CompiledByTorch(Compiled):
         self.noted = noted
 
     def report_values(self) -> dict[str, Any]:
-        rows = [one.graph.report_values() for one in self.noted]
-        whole = summed(rows, 0, sum(one.graph.calls for one in self.noted))
+        graphs = [one.graph() for one in self.noted]
+        rows = [graph.report_values() for graph in graphs]
+        whole = summed(rows, 0, sum(graph.calls for graph in graphs))
         first = next((row for row in rows if row["clusters"]), nothing())
         return {
             **first,
@@ -132,9 +140,9 @@ class CompiledByTorch(Compiled):
                     "kernels": row["kernels"],
                     "clusters": row["clusters"],
                     "coverage": row["coverage"],
-                    "calls": one.graph.calls,
+                    "calls": graph.calls,
                 }
-                for one, row in zip(self.noted, rows, strict=True)
+                for one, graph, row in zip(self.noted, graphs, rows, strict=True)
             ],
             "graph_breaks": [one.graph_break for one in self.noted if one.graph_break is not None],
             "recompiles": [
@@ -142,7 +150,7 @@ class CompiledByTorch(Compiled):
                 for one in self.noted
                 if one.recompiled is not None
             ],
-            "fallbacks": [row for one in self.noted for row in one.graph.fallbacks()],
+            "fallbacks": [row for graph in graphs for row in graph.fallbacks()],
         }
 
 
@@ -155,11 +163,8 @@ def find(compiled) -> CompiledByTorch | None:
     original = getattr(compiled, "_orig_mod", None)
     if original is None:
         original = _compiled_object(getattr(compiled, "_torchdynamo_orig_callable", compiled))
-    try:
-        noted = _noted.get(original)
-    except TypeError:
-        return None
-    return CompiledByTorch(noted) if noted else None
+    living = [one for one in _noted.get(id(original), ()) if one.graph() is not None]
+    return CompiledByTorch(living) if living else None
 
 
 report.FINDERS.append(find)

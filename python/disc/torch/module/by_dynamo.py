@@ -58,6 +58,9 @@ class DynamoEntry(Entry):
             part = EagerGraph(graph, "the parts before took too long to compile")
             self.parts.append(part)
             return part.call
+        reason = getattr(graph, "compile_subgraph_reason", None)
+        if reason is not None and reason.graph_break:
+            self.graph_breaks.append(worded(reason))
         start = time.perf_counter()
         part, call = serve(graph, inputs, self._options)
         self._spent += time.perf_counter() - start
@@ -76,6 +79,8 @@ class DynamoEntry(Entry):
             with self._lock:
                 if self._is_new:
                     return self._first(args, kwargs)
+            if self._is_eager:
+                return self._original()(*args, **kwargs)
         with torch.no_grad():
             return self._compiled(*args, **kwargs)
 
@@ -83,22 +88,24 @@ class DynamoEntry(Entry):
         """The first call; if dynamo fails in it, eager mode starts from the state before."""
         module = self._original()
         state, drawn = {name: t.clone() for name, t in module.named_buffers()}, torch.get_rng_state()
-        breaks = torch._dynamo.utils.graph_break_reasons
-        known = len(breaks)
+        given = [t for t in pytree.tree_leaves((args, kwargs)) if isinstance(t, torch.Tensor)]
+        before = [(t, t._version, t.clone()) for t in given if not t.is_inference()]
         try:
             with torch.no_grad(), silenced(_NOISY):
                 result = self._compiled(*args, **kwargs)
         except torch._dynamo.exc.TorchDynamoException as error:
             logging.getLogger("disc").info("dynamo cannot split %s: %s", type(module).__name__, error)
-            self._is_eager, self._is_new, self.parts = True, False, []
+            self._is_eager, self._is_new, self.parts, self.graph_breaks = True, False, [], []
             with torch.no_grad():
+                for t, version, copy in before:
+                    if t._version != version:
+                        t.copy_(copy)
                 for name, t in module.named_buffers():
                     if name in state and t.shape == state[name].shape:
                         t.copy_(state[name])
             torch.set_rng_state(drawn)
             return module(*args, **kwargs)
         self._is_new = False
-        self.graph_breaks += map(worded, breaks[known:])
         return result
 
     def reads(self, address: int) -> bool:

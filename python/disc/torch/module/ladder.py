@@ -17,7 +17,7 @@ import torch
 
 from ...core import environment, extension
 from ...core.dims import DimPlan
-from ...core.errors import CompileError, DimError, Error, UnsupportedOp
+from ...core.errors import CompileError, DimError, Error
 from ...core.options import Options
 from ..cache import capture_cache
 from ..call import PLAIN, Call
@@ -198,28 +198,19 @@ def _captured(asked: capture_cache.Lookup, request: Request) -> CapturedProgram:
     from ..capture.capture import capture
     from ..lowering.graph import convert
     from ..lowering.table import serves
+    from ..partition.support import refuse_blocked
 
     waits = request.options.fallback == "error"
     with capture_cache.watching(asked), deadline.bounded(None if waits else deadline.MOST_SECONDS):
         graph = capture(request.module, request.args, request.kwargs, request.dims, serves)
     request.graph = graph
-    _refuse_blocked(graph, request.options)
+    refuse_blocked(graph.graph, request.options)
     captured = convert(graph, extension.builder())
     if asked.state == "miss":
         capture_cache.keep(asked, request.module, graph, captured)
     if stored is not None:
         asked.state = capture_cache.verify(asked, stored, request.module, captured)
     return captured
-
-
-def _refuse_blocked(graph, options: Options) -> None:
-    """Raises if an option leaves an op of the graph to torch."""
-    for node in graph.graph.nodes:
-        name = str(node.target)
-        if node.op == "call_function" and (
-            name in options.block_ops or (options.allow_ops and name not in options.allow_ops)
-        ):
-            raise UnsupportedOp(f"the options leave {name} to torch", op=name)
 
 
 def _in_parts(request: Request, stage) -> PartitionedEntry | None:

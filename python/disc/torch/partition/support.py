@@ -19,7 +19,7 @@ import sympy
 import torch
 
 from ...core import extension
-from ...core.errors import Error
+from ...core.errors import Error, UnsupportedOp
 from ...core.options import Options
 from ...lowering.emitter import MISSING
 from ..lowering.graph import Walk
@@ -115,3 +115,13 @@ class Trial(Walk):
             if not isinstance(symbol, int) and symbol.is_Symbol and symbol not in known.symbols:
                 known.bind(symbol, extension.dim(f"{name}_{axis}"))
         return self.builder.input(name, self.emitter.shape_of(val), dtype)
+
+
+def refuse_blocked(graph: torch.fx.Graph, options: Options) -> None:
+    """Raises UnsupportedOp if an option leaves an op of the graph to torch."""
+    for node in graph.nodes:
+        name = str(node.target)
+        if node.op == "call_function" and (
+            name in options.block_ops or (options.allow_ops and name not in options.allow_ops)
+        ):
+            raise UnsupportedOp(f"the options leave {name} to torch", op=name)
