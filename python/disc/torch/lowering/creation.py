@@ -32,7 +32,8 @@ def arange(b, *bounds, **kwargs):
     count = b.iota(b.shape, 0, wide)
     if not _is(step, 1):
         count = b.mul(count, b.lift(step, wide))
-    if not _is(start, 0):
+    # A zero that a negative step makes negative is positive in the sum.
+    if not _is(start, 0) or (wide == "f64" and not _is(step, 1)):
         count = b.add(count, b.lift(start, wide))
     return b.convert(count, b.dtype)
 
