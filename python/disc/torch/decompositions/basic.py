@@ -12,7 +12,7 @@ import math
 
 import torch
 
-from . import antialias, linalg, special, transformer
+from . import antialias, bessel, linalg, normal, special, transformer
 from .triangles import triu_indices
 
 aten = torch.ops.aten
@@ -106,14 +106,25 @@ def _cdist(x, y, p=2.0, compute_mode=None):
 
 
 def _cov(x, *, correction=1, fweights=None, aweights=None):
-    if fweights is not None or aweights is not None:
-        return aten.cov.default.decompose(x, correction=correction, fweights=fweights, aweights=aweights)
     torch._check(x.dtype != torch.bool, lambda: "cov: bool dtype is not supported for input")
     rows = x if x.is_floating_point() or x.is_complex() else x.to(torch.get_default_dtype())
     rows = rows if x.dim() == 2 else rows.unsqueeze(0)
-    rows = rows - rows.mean(1, keepdim=True)
-    spread = torch.sym_max(rows.shape[1] - correction, 0)
-    return ((rows @ rows.mT) / spread).squeeze()
+    if fweights is None and aweights is None:
+        rows = rows - rows.mean(1, keepdim=True)
+        spread = torch.sym_max(rows.shape[1] - correction, 0)
+        return ((rows @ rows.mT) / spread).squeeze()
+    given = [w for w in (fweights, aweights) if w is not None]
+    for w in given:
+        torch._check(w.dim() == 1 and w.shape[0] == rows.shape[1], lambda: "cov: expected a weight a column")
+        linalg.check(w >= 0, "cov: weights cannot be negative")
+    weight = math.prod(given[1:], start=given[0])
+    total = weight.sum()
+    linalg.check(total != 0, "cov: weights sum to zero, can't be normalized")
+    rows = rows - ((rows * weight).sum(1) / total).unsqueeze(1)
+    spread = total - correction
+    if aweights is not None and correction != 0:
+        spread = total - correction * (weight * aweights).sum() / total
+    return ((rows @ (rows * weight).mT) / spread.clamp(min=0)).squeeze()
 
 
 def _corrcoef(x):
@@ -233,8 +244,10 @@ OWN = {
     aten.quantile.default: _of_some(aten.quantile.default),
     aten.quantile.scalar: _of_some(aten.quantile.scalar),
     aten.vander.default: _vander,
+    **bessel.OWN,
     **linalg.OWN,
     aten._transformer_encoder_layer_fwd.default: transformer.encoder_layer,
+    **normal.OWN,
     aten.i0.default: special.i0,
     aten.isin.Tensor_Tensor: special.isin,
     aten.mode.default: special.mode,

@@ -49,7 +49,8 @@ def _eliminated(a, b):
     return pivots, both[..., n:], sign
 
 
-def _check(holds, text: str) -> None:
+def check(holds, text: str) -> None:
+    """Fails a call for which ``holds`` is not true everywhere."""
     aten._assert_async.msg(holds.all(), text)
 
 
@@ -65,7 +66,7 @@ def slogdet(a):
 
 def inv(a):
     pivots, done, _ = _eliminated(a, torch.eye(_rows(a), dtype=a.dtype).expand(a.shape))
-    _check(pivots != 0, "linalg.inv: the matrix is singular")
+    check(pivots != 0, "linalg.inv: the matrix is singular")
     return done / pivots.unsqueeze(-1)
 
 
@@ -82,7 +83,7 @@ def solve(a, b, *, left=True):
     batch = torch.broadcast_shapes(a.shape[:-2], b.shape[:-2])
     a, b = a.expand([*batch, *a.shape[-2:]]), b.expand([*batch, *b.shape[-2:]])
     pivots, done, _ = _eliminated(a, b)
-    _check(pivots != 0, "linalg.solve: the matrix is singular")
+    check(pivots != 0, "linalg.solve: the matrix is singular")
     x = done / pivots.unsqueeze(-1)
     return x.squeeze(-1) if vector else x
 
@@ -101,7 +102,7 @@ def cholesky(a, *, upper=False):
         a = a - column * column.mT
     if not n:
         return a.clone()
-    _check(torch.cat(positive, -1), "linalg.cholesky: the matrix is not positive-definite")
+    check(torch.cat(positive, -1), "linalg.cholesky: the matrix is not positive-definite")
     return torch.cat(columns, -1)
 
 

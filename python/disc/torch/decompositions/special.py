@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import torch
 
+from .series import chebyshev
+
 aten = torch.ops.aten
 #: Of exp(-x) I0(x) for x of 0 to 8, in x / 2 - 2.
 _NEAR = (
@@ -70,13 +72,6 @@ _FAR = (
 )
 
 
-def _series(x, coefficients):
-    before, last, now = 0.0, 0.0, torch.full_like(x, coefficients[0])
-    for c in coefficients[1:]:
-        before, last, now = last, now, x * now - last + c
-    return 0.5 * (now - before)
-
-
 def _floating(x):
     return x if x.is_floating_point() else x.to(torch.get_default_dtype())
 
@@ -87,9 +82,9 @@ def _wide(x):
 
 def _scaled(x):
     """exp(-x) I0(x) for x of at least 0."""
-    near = _series(x.clamp(max=8) / 2 - 2, _NEAR)
+    near = chebyshev(x.clamp(max=8) / 2 - 2, _NEAR)
     beyond = x.clamp(min=8)
-    return torch.where(x <= 8, near, _series(32 / beyond - 2, _FAR) / beyond.sqrt())
+    return torch.where(x <= 8, near, chebyshev(32 / beyond - 2, _FAR) / beyond.sqrt())
 
 
 def i0(x):
