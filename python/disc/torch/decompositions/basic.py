@@ -12,7 +12,7 @@ import math
 
 import torch
 
-from . import antialias, bessel, linalg, normal, special, transformer
+from . import antialias, bessel, factors, linalg, normal, special, transformer
 from .triangles import triu_indices
 
 aten = torch.ops.aten
@@ -245,6 +245,7 @@ OWN = {
     aten.quantile.scalar: _of_some(aten.quantile.scalar),
     aten.vander.default: _vander,
     **bessel.OWN,
+    **factors.OWN,
     **linalg.OWN,
     aten._transformer_encoder_layer_fwd.default: transformer.encoder_layer,
     **normal.OWN,

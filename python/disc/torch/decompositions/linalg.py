@@ -1,5 +1,5 @@
-"""Determinants, inverses, linear systems and Cholesky factors of small matrices: elimination,
-written out for a fixed size.
+"""Determinants, inverses and linear systems of small matrices: elimination, written out for a fixed
+size.
 
 Invariants: pivots are the largest of their column, as LAPACK's are; a matrix without the result
 fails the call, as in torch.
@@ -11,26 +11,26 @@ import torch
 
 aten = torch.ops.aten
 #: A larger matrix is refused: each row is some steps of the program.
-_MOST_ROWS = 8
+MOST_ROWS = 8
 
 
-def _rows(a) -> int:
+def rows_of(a) -> int:
     torch._check(a.dim() >= 2, lambda: "linalg: expected matrices")
     n = a.shape[-1]
     # Without a question about the size, which would stay behind.
     example = n.node.hint if isinstance(n, torch.SymInt) else n
-    if example is None or example > _MOST_ROWS or a.dtype not in (torch.float32, torch.float64):
+    if example is None or example > MOST_ROWS or a.dtype not in (torch.float32, torch.float64):
         # The name of the size lets capture choose the example's.
         raise RuntimeError(
-            f"linalg of matrices of {example} rows ({n}) of {a.dtype}: up to {_MOST_ROWS} of f32 and f64 are compiled"
+            f"linalg of matrices of {example} rows ({n}) of {a.dtype}: up to {MOST_ROWS} of f32 and f64 are compiled"
         )
     torch._check(n == a.shape[-2], lambda: "linalg: expected square matrices")
     return int(n)
 
 
-def _eliminated(a, b):
+def eliminated(a, b):
     """``a`` as a diagonal, ``b`` by the same changes of rows, and the sign of the order of rows."""
-    n = _rows(a)
+    n = rows_of(a)
     rows = torch.arange(n)
     sign = torch.ones(a.shape[:-2], dtype=a.dtype)
     diagonal = []
@@ -55,23 +55,30 @@ def check(holds, text: str) -> None:
 
 
 def det(a):
-    pivots, _, sign = _eliminated(a, a[..., :0])
+    pivots, _, sign = eliminated(a, a[..., :0])
     return pivots.prod(-1) * sign
 
 
 def slogdet(a):
-    pivots, _, sign = _eliminated(a, a[..., :0])
+    pivots, _, sign = eliminated(a, a[..., :0])
     return pivots.sign().prod(-1) * sign, pivots.abs().log().sum(-1)
 
 
 def inv(a):
-    pivots, done, _ = _eliminated(a, torch.eye(_rows(a), dtype=a.dtype).expand(a.shape))
+    pivots, done, _ = eliminated(a, torch.eye(rows_of(a), dtype=a.dtype).expand(a.shape))
     check(pivots != 0, "linalg.inv: the matrix is singular")
     return done / pivots.unsqueeze(-1)
 
 
 def solve(a, b, *, left=True):
-    _rows(a)
+    x, pivots = solved(a, b, left)
+    check(pivots != 0, "linalg.solve: the matrix is singular")
+    return x
+
+
+def solved(a, b, left: bool = True):
+    """The solution of a system, and the pivots."""
+    rows_of(a)
     vector = b.dim() == 1 or (
         a.dim() - 1 == b.dim() and all(x == y for x, y in zip(b.shape, a.shape, strict=False))
     )
@@ -79,35 +86,16 @@ def solve(a, b, *, left=True):
         torch._check(left, lambda: "linalg.solve: a vector is on the right")
         b = b.unsqueeze(-1)
     elif not left:
-        return solve(a.mT, b.mT).mT
+        x, pivots = solved(a.mT, b.mT)
+        return x.mT, pivots
     batch = torch.broadcast_shapes(a.shape[:-2], b.shape[:-2])
     a, b = a.expand([*batch, *a.shape[-2:]]), b.expand([*batch, *b.shape[-2:]])
-    pivots, done, _ = _eliminated(a, b)
-    check(pivots != 0, "linalg.solve: the matrix is singular")
+    pivots, done, _ = eliminated(a, b)
     x = done / pivots.unsqueeze(-1)
-    return x.squeeze(-1) if vector else x
-
-
-def cholesky(a, *, upper=False):
-    n = _rows(a)
-    if upper:
-        return cholesky(a.mT).mT
-    rows = torch.arange(n)
-    columns, positive = [], []
-    for k in range(n):
-        pivot = a[..., k : k + 1, k : k + 1]
-        positive.append(pivot.squeeze(-1) > 0)
-        column = torch.where((rows >= k).unsqueeze(-1), a[..., k : k + 1] / pivot.sqrt(), 0.0)
-        columns.append(column)
-        a = a - column * column.mT
-    if not n:
-        return a.clone()
-    check(torch.cat(positive, -1), "linalg.cholesky: the matrix is not positive-definite")
-    return torch.cat(columns, -1)
+    return x.squeeze(-1) if vector else x, pivots
 
 
 OWN = {
-    aten.linalg_cholesky.default: cholesky,
     aten.linalg_det.default: det,
     aten.linalg_inv.default: inv,
     aten.linalg_slogdet.default: slogdet,
