@@ -79,3 +79,20 @@ def test_lines_that_are_too_long_are_named():
         fast(torch.randn(1, LONGEST + 1))
     with pytest.raises(disc.UnsupportedOp, match=f"a transform over {LONGEST + 1} elements"):
         disc.optimize(Function(lambda x: fft.rfft(x, n=LONGEST + 1).abs()), (torch.randn(1, 8),))
+
+
+def test_complex_results(compile_module):
+    def function(x):
+        spectrum = fft.fft(x)
+        return {
+            "twice": (spectrum, spectrum),
+            "turned": torch.polar(x, x).mT,
+            "one": torch.complex(x, x)[0, 0, 0],
+        }
+
+    calls = [((torch.randn(size),), {}) for size in SIZES]
+    compiled = compile_module(Function(function), *calls[0])
+    for (x,), _ in calls:
+        torch.testing.assert_close(compiled(x), function(x), rtol=1e-5, atol=1e-5)
+    made = compiled(torch.randn(2, 3, 4))
+    assert made["twice"][0].dtype == torch.complex64

@@ -26,7 +26,8 @@ def joined(b, x) -> Complex:
     return Complex(*(b.squeeze(b.slice(x, axis, i, i + 1), axis) for i in range(2)))
 
 
-def _apart(b, z: Complex):
+def apart(b, z: Complex):
+    """A value with both parts in its last axis."""
     return b.concatenate([b.unsqueeze(z.re, -1), b.unsqueeze(z.im, -1)], len(z.re.shape))
 
 
@@ -88,7 +89,7 @@ def _abs(b, z: Complex):
 
 TABLE = {
     "aten.view_as_complex.default": joined,
-    "aten.view_as_real.default": _apart,
+    "aten.view_as_real.default": apart,
     "aten.complex.default": lambda b, re, im: Complex(*b.together(re, im)),
     "aten.polar.default": lambda b, radius, angle: _polar(b, *b.together(radius, angle)),
     "aten.real.default": lambda b, z: z.re,

@@ -266,16 +266,15 @@ def declare_outputs(captured, walk: Walk, builder, program: Program) -> None:
             program.outputs.append(("contiguous", held))
         elif isinstance(result, torch.fx.Node) and result in captured.inputs:
             program.outputs.append(("input", captured.inputs.index(result)))
-        elif is_value(value):
+        elif is_value(value) or isinstance(value, Complex):
             place = made.setdefault(result, len(values)) if isinstance(result, torch.fx.Node) else len(values)
-            program.outputs.append(("value", place))
+            is_complex = isinstance(value, Complex)
+            program.outputs.append(("complex" if is_complex else "value", place))
             if place == len(values):
-                values.append(value)
+                values.append(complex_numbers.apart(walk.emitter, value) if is_complex else value)
         elif isinstance(value, Number):
             program.outputs.append(("number", len(values)))
             values.append(value.value)
-        elif isinstance(value, Complex):
-            raise UnsupportedOp("the module returns a complex tensor", help="return torch.view_as_real of it")
         elif isinstance(value, (int, float, bool, str, type(None))):
             program.outputs.append(("constant", value))
         elif isinstance(result, (torch.fx.Node, *SYMBOLIC)):

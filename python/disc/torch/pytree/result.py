@@ -40,6 +40,9 @@ class Result:
         if kind == "contiguous":
             return tensors[what].contiguous()
         value = values[what]
+        if kind == "complex":
+            # Its last axis has both parts.
+            return torch.view_as_complex(value)
         return value.item() if kind == "number" and isinstance(value, torch.Tensor) else value
 
 
