@@ -76,6 +76,7 @@ ROWS = [
     row("reflection_pad3d.default", T("B N H W D"), [1, 1, 0, 1, 2, 0], dtypes=WIDE),
     row("replication_pad1d.default", T("B N W"), [2, 1], dtypes=FLOATS),
     row("replication_pad2d.default", T("B N H W"), [2, 1, 0, 3], dtypes=FLOATS),
+    row("replication_pad2d.default", T("B 2 4 W"), [-1, 1, 2, -4], dtypes=FLOATS, note="cropped to the edge"),
     row("replication_pad3d.default", T("B N H W D"), [1, 1, 0, 1, 2, 0], dtypes=WIDE),
     row("pixel_shuffle.default", T("B 8 H W"), 2, dtypes=("f32",), bindings=FILLED),
     row("pixel_unshuffle.default", T("B N 4 6"), 2, dtypes=("f32",), bindings=FILLED),

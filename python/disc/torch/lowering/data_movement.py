@@ -355,28 +355,34 @@ def pad(b, x, pads, mode="constant", value=None):
     return {"reflect": reflect_pad, "replicate": replicate_pad, "circular": circular_pad}[mode](b, x, pads)
 
 
-def _padded(edge):
+def _padded(edge, crops_first: bool = False):
     """Padding axis by axis; ``edge(b, x, axis, low, high)`` gives the two parts that
     are joined to the axis.
+
+    Where a number is negative the axis is cropped: behind that, or before it.
     """
 
     def entry(b, x, pads):
         low, high = pad_amounts(x, pads)
         for axis in range(len(x.shape)):
             if not (same(low[axis], 0) and same(high[axis], 0)):
-                x = _join_edges(b, x, axis, low[axis], high[axis], edge)
+                steps = [_join_edges, _crop]
+                for step in reversed(steps) if crops_first else steps:
+                    x = step(b, x, axis, low[axis], high[axis], edge)
         return x
 
     return entry
 
 
+def _crop(b, x, axis, low, high, edge):
+    return b.slice(x, axis, greatest(0 - low, 0), x.shape[axis] - greatest(0 - high, 0))
+
+
 def _join_edges(b, x, axis, low, high, edge):
-    inner = b.slice(x, axis, greatest(0 - low, 0), x.shape[axis] - greatest(0 - high, 0))
     low, high = greatest(low, 0), greatest(high, 0)
-    before, after = edge(b, inner, axis, low, high)
+    before, after = edge(b, x, axis, low, high)
     parts = [before] if not same(low, 0) else []
-    parts.append(inner)
-    return b.concatenate(parts + ([after] if not same(high, 0) else []), axis)
+    return b.concatenate([*parts, x, *([after] if not same(high, 0) else [])], axis)
 
 
 def _reflected(b, x, axis, low, high):
@@ -402,7 +408,7 @@ def _wrapped(b, x, axis, low, high):
 
 reflect_pad = _padded(_reflected)
 replicate_pad = _padded(_repeated)
-circular_pad = _padded(_wrapped)
+circular_pad = _padded(_wrapped, crops_first=True)
 
 
 def pixel_shuffle(b, x, factor):
