@@ -329,3 +329,12 @@ def test_a_constant_is_small_and_the_same_each_time():
         captured = capture(module, (torch.zeros(2),), serves=serves)
         ops = {str(node.target) for node in captured.graph.nodes if node.op == "call_function"}
         assert ("aten.tril_indices.default" in ops) != is_folded
+
+
+def test_steps_do_not_lead_back_to_the_op():
+    import disc
+
+    x, y = torch.rand(5, 1, 3), torch.rand(4, 3)
+    for function in (torch.igamma, torch.special.zeta):
+        with pytest.raises(disc.UnsupportedOp, match="number of its steps depends on data"):
+            disc.optimize(Function(function), (x, y))

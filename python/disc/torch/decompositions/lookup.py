@@ -17,6 +17,17 @@ from . import basic
 aten = torch.ops.aten
 #: Of an op, and whether a tensor of complex numbers is among its arguments: whether it stays whole.
 Serves = Callable[[torch._ops.OpOverload, bool], bool]
+#: torch computes them by primitives, and these by the ops themselves.
+_WHOLE = frozenset(
+    (
+        aten.as_strided_scatter.default,
+        aten.frexp.Tensor,
+        aten.gcd.default,
+        aten.igamma.default,
+        aten.igammac.default,
+        aten.special_zeta.default,
+    )
+)
 
 
 def serves_all(op: torch._ops.OpOverload, is_complex: bool) -> bool:
@@ -26,13 +37,20 @@ def serves_all(op: torch._ops.OpOverload, is_complex: bool) -> bool:
 def steps(func: torch._ops.OpOverload) -> Callable | None:
     """The function that computes ``func`` out of other ops, if there is one."""
     if func._schema.is_mutable:
-        return _written(func)
+        # An op whose name says nothing of its writes has steps that write.
+        return _written(func) or (None if func._opname.endswith("_") else _of_torch(func))
     if func in basic.OWN:
         return basic.OWN[func]
+    if func in _WHOLE:
+        return None
     if func.has_kernel_for_dispatch_key(DispatchKey.CompositeImplicitAutograd):
         return func.decompose
     if func.namespace == "prims":
         return getattr(func, "impl_aten", None)
+    return _of_torch(func)
+
+
+def _of_torch(func: torch._ops.OpOverload) -> Callable | None:
     # Both enter their functions in the table.
     import torch._decomp.decompositions
     import torch._refs

@@ -45,6 +45,7 @@ from .interface import (
     state_fact,
     state_relation,
 )
+from .reasons import why_missing
 from .scalars import floating, integer, least_value, truth
 from .size_expressions import Expressions
 from .table import CHECKS, ITEMS, TABLE
@@ -285,7 +286,7 @@ class Walk:
         args, kwargs = self.resolve(node.args), self.resolve(node.kwargs)
         entry = complex_numbers.entry(name, node, (args, list(kwargs.values())), entry)
         if entry is None:
-            self.lack(_readable(node.target), *_why(node.target), node=node)
+            self.lack(_readable(node.target), *why_missing(node.target), node=node)
             result = MISSING
         elif _has_missing(args) or _has_missing(kwargs.values()):
             result = MISSING
@@ -341,13 +342,6 @@ def _readable(op) -> str:
     """``vmap`` leaves functions of torch in the graph."""
     inner = str(getattr(op, "__module__", "")).startswith("torch._functorch")
     return "torch.vmap" if inner else str(op)
-
-
-def _why(op) -> tuple[str, str | None]:
-    """Why an op has no entry, and what to do."""
-    if torch.Tag.nondeterministic_seeded in getattr(op, "tags", ()):
-        return "random numbers are not supported", "give them to the module as an input"
-    return "no entry in the table", None
 
 
 def _only_checked(node) -> bool:
