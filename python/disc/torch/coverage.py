@@ -1,5 +1,5 @@
-"""``python -m disc.torch.coverage``: docs/coverage-torch.md,
-made from the table of the torch table.
+"""``python -m disc.torch.coverage``: docs/coverage-torch.md, made from the table of lowerings and the
+results of torch's OpInfo samples.
 
 ``--check FILE`` compares a file with what would be written, and exits 1 if they differ.
 """
@@ -11,6 +11,7 @@ from pathlib import Path
 
 import torch
 
+from . import coverage_opinfo
 from .lowering import table
 
 #: Core overloads that are sizes, not tensors: the walk reads them off the shape environment.
@@ -63,6 +64,7 @@ def render() -> str:
         "| overload | reason |",
         "|---|---|",
         *(f"| `{name}` | {_reason(name)} |" for name in missing),
+        *coverage_opinfo.section(),
         "",
         "## Sizes",
         "",
