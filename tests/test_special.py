@@ -55,3 +55,17 @@ def test_zeros_of_a_range_are_those_of_torch(bounds, compile_module):
     compiled = compile_module(Function(function), (torch.tensor(-0.0),))
     ours, theirs = compiled(torch.tensor(-0.0)), function(torch.tensor(-0.0))
     assert torch.equal(ours.signbit(), theirs.signbit())
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16], ids=["f32", "f64", "f16"])
+def test_parts_of_floats(dtype, compile_module):
+    x = torch.tensor([*EDGES, 1e-40, -3e-42, 65504.0, 6e-8, -7.5, 1024.0]).to(dtype)
+
+    def function(x):
+        return *torch.frexp(x), torch.angle(x)
+
+    compiled = compile_module(Function(function), (x,))
+    for given in (x, x[:1], x[:0]):
+        ours, theirs = compiled(given), function(given)
+        torch.testing.assert_close(ours, theirs, rtol=0, atol=0, equal_nan=True)
+        assert torch.equal(ours[0].signbit(), theirs[0].signbit())

@@ -249,6 +249,7 @@ OWN = {
     **linalg.OWN,
     aten._transformer_encoder_layer_fwd.default: transformer.encoder_layer,
     **normal.OWN,
+    aten.frexp.Tensor: special.frexp,
     aten.i0.default: special.i0,
     aten.isin.Tensor_Tensor: special.isin,
     aten.mode.default: special.mode,

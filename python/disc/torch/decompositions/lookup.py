@@ -21,7 +21,6 @@ Serves = Callable[[torch._ops.OpOverload, bool], bool]
 _WHOLE = frozenset(
     (
         aten.as_strided_scatter.default,
-        aten.frexp.Tensor,
         aten.gcd.default,
         aten.igamma.default,
         aten.igammac.default,

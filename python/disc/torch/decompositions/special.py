@@ -1,5 +1,5 @@
 """Modified Bessel functions, by the Chebyshev series of Cephes for exp(-x) I0(x),
-the most frequent value of a row, isin.
+the most frequent value of a row, isin, bits of floats.
 """
 
 from __future__ import annotations
@@ -104,6 +104,21 @@ def i1(x):
     x = _floating(x)
     wide = _wide(x)
     return (aten.special_i1e.default(wide) * wide.abs().exp()).to(x.dtype)
+
+
+def frexp(x):
+    """A mantissa of 1/2 to 1, and the exponent of 2, out of the bits."""
+    wide = _wide(x)
+    kind, low, mask, bias = (
+        (torch.int64, 52, 0x7FF, 1022) if wide.dtype == torch.float64 else (torch.int32, 23, 0xFF, 126)
+    )
+    # A number whose exponent is the least has leading zeros.
+    is_small = wide.abs() < torch.finfo(wide.dtype).tiny
+    bits = torch.where(is_small, wide * 2.0 ** (low + 1), wide).view(kind)
+    exponent = ((bits >> low) & mask) - bias - torch.where(is_small, low + 1, 0)
+    mantissa = ((bits & ~(mask << low)) | (bias << low)).view(wide.dtype)
+    is_plain = (wide == 0) | ~wide.isfinite()
+    return torch.where(is_plain, x, mantissa.to(x.dtype)), torch.where(is_plain, 0, exponent).to(torch.int32)
 
 
 def mode(x, dim=-1, keepdim=False):

@@ -357,6 +357,14 @@ def heaviside(b, x, values):
     return b.select(b.compare("EQ", x, zero), values, step)
 
 
+def angle(b, x):
+    """Half a turn for numbers below 0."""
+    (x,) = b.promote(x, floating=True)
+    is_below = b.compare("LT", x, b.lift(0.0, x.dtype))
+    turned = b.select(is_below, b.lift(math.pi, x.dtype), b.lift(0.0, x.dtype))
+    return b.select(b.op("is_nan", x), x, turned)
+
+
 # Two-argument mathematics.
 
 
@@ -549,6 +557,7 @@ TABLE = {
     "aten.logit.default": floating_by(logit),
     "aten.positive.default": lambda b, x: x,
     # comparisons and logic
+    "aten.angle.default": angle,
     "aten.isnan.default": predicate("is_nan"),
     "aten.isinf.default": predicate("is_inf"),
     "aten.isfinite.default": predicate("is_finite"),

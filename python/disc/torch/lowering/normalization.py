@@ -85,9 +85,17 @@ def batch_norm_in_training(b, x, weight, bias, mean, var, training, momentum, ep
     spread = b.div(b.squeeze(squares, *axes), b.sub(number, b.lift(1.0, wide.dtype)))
     result = b.convert(affine(b, y, weight, bias, axis=1), x.dtype)
     statistics = ((mean, b.squeeze(own, *axes)), (var, spread))
-    return (result, b.squeeze(own, *axes), b.squeeze(rstd, *axes)), [
+    saved = _saved(b, x, (own, rstd), axes, (weight, bias, mean, var))
+    return (result, *saved), [
         _moved(b, old, new, momentum, number) for old, new in statistics if old is not None
     ]
+
+
+def _saved(b, x, statistics, axes, parameters):
+    """Mean and deviation as the op returns them: of half precision only if all parameters are."""
+    is_half = all(p is None or p.dtype == x.dtype for p in parameters)
+    found = [b.squeeze(t, *axes) for t in statistics]
+    return [b.convert(t, x.dtype) for t in found] if is_half else found
 
 
 def _moved(b, old, new, momentum, number):
@@ -163,11 +171,8 @@ def batch_norm_functional(b, x, weight, bias, mean, var, training, momentum, eps
 def batch_norm_no_stats(b, x, weight, bias, training, momentum, eps):
     axes = [0, *range(2, len(x.shape))]
     y, mean, rstd = normalised(b, b.wide(x), axes, eps)
-    return (
-        b.convert(affine(b, y, weight, bias, axis=1), x.dtype),
-        b.squeeze(mean, *axes),
-        b.squeeze(rstd, *axes),
-    )
+    saved = _saved(b, x, (mean, rstd), axes, (weight, bias))
+    return b.convert(affine(b, y, weight, bias, axis=1), x.dtype), *saved
 
 
 # Softmax.
