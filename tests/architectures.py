@@ -1,8 +1,9 @@
-"""Runs small models of transformers through ``disc.optimize``, each at twenty shapes, against eager.
+"""Runs small models of transformers through ``disc.optimize``, each at twenty shapes, beside eager.
 
-``python tests/architectures.py [--only PATTERN] [--out FILE] [--page docs/models.md]`` prints a line
-of JSON for each model. A model runs in a process of its own, under a time limit. Its calls come
-twice: the second time all variants are there. ``--page`` writes the table from ``--out`` files too.
+``python tests/architectures.py [--only PATTERN] [--out FILE] [--page docs/models.md]`` prints a
+line of JSON for each model. A model runs in a process of its own, under a time limit. Its calls
+come twice: the second time all variants are there. ``--page`` writes the table from ``--from``
+files too.
 """
 
 from __future__ import annotations

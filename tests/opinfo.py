@@ -74,7 +74,7 @@ class Sample(torch.nn.Module):
         return self.op(first, *args, **kwargs)
 
     def exact(self):
-        """What the op gives in double precision; None if it cannot tell."""
+        """The result in double precision; None if the op gives none."""
         twin = copy.copy(self)
         twin.leaves = [torch.float64 if leaf in (*_HALF, torch.float32) else leaf for leaf in self.leaves]
         with contextlib.suppress(Exception):
@@ -172,7 +172,7 @@ class Worker:
         self.end = ""
 
     def rows(self) -> Iterator[dict]:
-        """What the process writes, until it ends."""
+        """Yields the rows that the process writes, until it ends."""
         held = b""
         while True:
             ready, _, _ = select.select([self._reader], [], [], PATIENCE)

@@ -1,4 +1,4 @@
-"""Factors of small matrices, and what is solved with them: against LAPACK, for batches of any size."""
+"""Factors of small matrices, and what is solved with them: beside LAPACK, for any batch."""
 
 from __future__ import annotations
 

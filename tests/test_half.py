@@ -102,7 +102,6 @@ def test_autocast_converts_what_torch_converts(compile_module):
                 torch.testing.assert_close(ours, theirs, rtol=2e-2, atol=2e-2)
 
 
-<<<<<<< HEAD
 class Roundings(torch.nn.Module):
     """Ops that see what the ones before have rounded."""
 
@@ -183,7 +182,8 @@ def test_relu_and_clamp_keep_the_sign_of_zero(dtype, compile_module):
         x = torch.tensor([-0.0, 0.0, 1.5, -2.0, math.nan]).to(dtype).repeat(8)[:n]
         for ours, theirs in zip(compiled(x), module(x), strict=True):
             torch.testing.assert_close(ours, theirs, rtol=0, atol=0, equal_nan=True)
-=======
+
+
 @pytest.mark.parametrize("kind", [torch.float16, torch.float32], ids=["f16", "f32"])
 def test_statistics_of_a_norm_have_the_type_of_its_parameters(kind, compile_module):
     def function(x, weight):
@@ -192,4 +192,3 @@ def test_statistics_of_a_norm_have_the_type_of_its_parameters(kind, compile_modu
     given = torch.randn(6, 3, 4).half(), torch.rand(3).to(kind)
     compiled = compile_module(model_check.Function(function), given)
     torch.testing.assert_close(compiled(*given), function(*given), rtol=4e-3, atol=4e-3)
->>>>>>> bec8972 (lowering: give norms the statistics of torch, compile frexp and angle)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+import gc
 import os
+import weakref
 
 import disc
 import pytest
@@ -445,3 +447,113 @@ def test_a_number_that_no_shape_tells_between_ops_that_torch_runs():
         x = torch.randn(4, 3)
         same(fast(x, n), f(x, n), 1e-4)
     assert 0 < disc.report(fast).to_dict()["coverage"] < 1
+
+
+def test_results_of_one_memory_are_written_together():
+    def f(x):
+        y = x * 2
+        z = y.view(-1)
+        torch._dynamo.graph_break()
+        z.add_(1)
+        return y, z[1:]
+
+    fast = compiled(f, dynamic=True)
+    for rows in (3, 4):
+        x = torch.randn(rows, 2)
+        y, z = fast(x)
+        same([y, z], list(f(x)))
+        assert z.data_ptr() == y.view(-1)[1:].data_ptr()
+
+
+def test_gradients_that_are_turned_on_within():
+    layer = nn.Linear(4, 4)
+
+    def f(x):
+        with torch.enable_grad():
+            return layer(x)
+
+    x = torch.randn(3, 4)
+    got = compiled(f, options={"fallback": "framework"})(x)
+    assert got.requires_grad
+    same(got.detach(), f(x).detach())
+
+
+def test_complex_weights():
+    class Turned(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("turn", torch.polar(torch.ones(4), torch.arange(4.0)))
+            self.weight = nn.Parameter(torch.randn(4, 4))
+
+        def forward(self, x):
+            z = torch.view_as_complex((x @ self.weight).unsqueeze(-1).expand(-1, -1, 2).contiguous())
+            return torch.view_as_real(z * self.turn)
+
+    model = Turned()
+    fast = compiled(model, dynamic=True, options={"fallback": "framework"})
+    for rows in (3, 5):
+        x = torch.randn(rows, 4)
+        same(fast(x), model(x))
+
+
+def test_a_graph_below_transforms_prepares_weights_and_falls_back():
+    table = nn.Embedding(6, 4)
+
+    def f(x, places):
+        return torch.func.vmap(lambda row: row.tanh() + 1)(x) + table(places)
+
+    fast = compiled(f, dynamic=True)
+    x = torch.randn(2, 4)
+    same(fast(x, torch.tensor([0, 5])), f(x, torch.tensor([0, 5])))
+    with pytest.raises(IndexError):
+        fast(x, torch.tensor([0, 9]))
+    same(fast(x, torch.tensor([1, 2])), f(x, torch.tensor([1, 2])))
+
+
+def test_a_model_that_is_gone_leaves_nothing():
+    # All models of one kind share a graph, which stays.
+    alive = []
+    for _ in range(3):
+        model = Block().eval()
+        fast = compiled(model, dynamic=True)
+        x = torch.randn(3, 8)
+        same(fast(x), model(x))
+        alive += [weakref.ref(model.up.weight), weakref.ref(x)]
+        del model, fast, x
+        gc.collect()
+    assert [one() for one in alive] == [None] * len(alive)
+
+
+def test_threads_share_a_graph():
+    import threading
+
+    layers = [Block().eval() for _ in range(4)]
+    fast = [compiled(layer, dynamic=True) for layer in layers]
+    x = torch.randn(3, 8)
+    expected = [layer(x) for layer in layers]
+    faults = []
+
+    def work(i):
+        with torch.no_grad():
+            for _ in range(30):
+                if not torch.allclose(fast[i](x), expected[i], atol=1e-5):
+                    faults.append(i)
+
+    fast[0](x)
+    threads = [threading.Thread(target=work, args=(i % 4,)) for i in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert faults == []
+
+
+def test_options_that_leave_ops_to_torch():
+    model = Block().eval()
+    fast = compiled(
+        model, dynamic=True, options={"block_ops": ["aten.relu.default"], "fallback": "framework"}
+    )
+    x = torch.randn(3, 8)
+    same(fast(x), model(x))
+    assert "aten.relu.default" in {row["op"] for row in disc.report(fast).to_dict()["fallbacks"]}
+    same(compiled(model, options={"block_ops": ["aten.gelu.default"]})(x), model(x))

@@ -133,7 +133,7 @@ fn every_op_rounds_to_its_type() {
     }
 }
 
-/// What decides between two results, or overflows, sees the rounded value.
+/// Comparisons, floors and overflows see the rounded value.
 #[test]
 fn roundings_decide() {
     let cases = [

@@ -1,5 +1,5 @@
-"""``python -m disc.torch.coverage``: docs/coverage-torch.md, made from the table of lowerings and the
-results of torch's OpInfo samples.
+"""``python -m disc.torch.coverage``: docs/coverage-torch.md, made from the table of lowerings and
+the results of torch's OpInfo samples.
 
 ``--check FILE`` compares a file with what would be written, and exits 1 if they differ.
 """

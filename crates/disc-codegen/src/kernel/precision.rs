@@ -20,8 +20,8 @@ pub fn accumulator_dtype(dtype: DType) -> DType {
 }
 
 impl KernelBuilder {
-    /// Converts to `dtype` and back to the type in which it is computed: the value is rounded as the
-    /// program says.
+    /// Converts to `dtype` and back to the type in which it is computed: the value is rounded as
+    /// the program says.
     pub fn round_to(&mut self, value: Value, dtype: DType) -> Value {
         let rounded = self.convert(value, dtype);
         self.convert(rounded, compute_dtype(dtype))

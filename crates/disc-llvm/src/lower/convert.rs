@@ -156,8 +156,9 @@ impl<'c> Emit<'c> {
         self.bitcast(self.and(bits, self.const_int(32, lanes, -0x1_0000))?, self.ty(DType::F32, lanes))
     }
 
-    /// Rounds f32 to bf16: its bits are the high half of the result, the low half is any. A NaN with
-    /// bits in its low half would become an infinity or a zero: `is_plain` says that there is none.
+    /// Rounds f32 to bf16: its bits are the high half of the result, the low half is any. A NaN
+    /// with bits in its low half would become an infinity or a zero: `is_plain` says that there is
+    /// none.
     fn bf16_in_high_half(&self, x: Val<'c>, is_plain: bool) -> Emitted<'c> {
         let lanes = lanes_of(x);
         let c = |value: i64| self.const_int(32, lanes, value);

@@ -205,9 +205,9 @@ impl<'c> Emit<'c> {
         value.map(Some)
     }
 
-    /// Emits the greater (lesser) of two: `b` where `a` is less (greater); NaN if either is. Of zeros
-    /// with different signs, `a`: so `maximum(x, 0)` is -0.0 for -0.0, as PyTorch's relu and clamp
-    /// are.
+    /// Emits the greater (lesser) of two: `b` where `a` is less (greater); NaN if either is. Of
+    /// zeros with different signs, `a`: so `maximum(x, 0)` is -0.0 for -0.0, as PyTorch's relu and
+    /// clamp are.
     ///
     /// In this form x86 needs one instruction for a constant `b`, and three otherwise;
     /// `llvm.maximum` orders zeros for three more.

@@ -214,8 +214,8 @@ impl Candidate<'_> {
             };
             space = finer;
         }
-        // In a finished group, reshapes of its values are among the members: they come last here too,
-        // so that both give one space.
+        // In a finished group, reshapes of its values are among the members: they come last here
+        // too, so that both give one space.
         let is_view = |&inst: &Inst| matches!(role(self.function, self.solver, inst), Role::Free | Role::View);
         let copied = self.copied_views();
         let (mut views, computed): (Vec<Inst>, Vec<Inst>) = self.members.iter().chain(&copied).copied().partition(is_view);

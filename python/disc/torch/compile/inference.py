@@ -40,7 +40,7 @@ class Prepared:
 
     watch: Any
     bound: code.Bound
-    #: How often these weights had changed.
+    #: Times that these weights had changed.
     changes: int = 0
     #: They call when a weight is gone.
     deaths: tuple[weakref.ref, ...] = ()

@@ -154,7 +154,7 @@ class CompiledByTorch(Compiled):
         }
 
 
-#: What a report says of the graph that was compiled first.
+#: Keys whose values are those of the graph that was compiled first.
 _OF_THE_FIRST = ("dims", "facts", "fixed", "asked_at", "cache")
 
 

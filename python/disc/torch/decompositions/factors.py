@@ -1,5 +1,5 @@
-"""Factors of small matrices (LU, QR, Cholesky) and what is solved with them: elimination, reflections
-and substitution, written out for a fixed size.
+"""Factors of small matrices (LU, QR, Cholesky) and what is solved with them: elimination,
+reflections and substitution, written out for a fixed size.
 
 Invariants: pivots, and signs of reflections, are those of LAPACK; where a matrix has no factors,
 ``info`` says so as in torch, and their contents are undefined.

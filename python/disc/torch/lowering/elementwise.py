@@ -333,38 +333,6 @@ def equals(value):
     )
 
 
-#: Signed integers of the width of floats.
-_BITS = {"f16": "i16", "bf16": "i16", "f32": "i32", "f64": "i64"}
-
-
-def sign_bit(b, x):
-    if x.dtype in dtypes.FLOATS:
-        # -0.0 has it, and so may NaN.
-        bits = b.op("bitcast_convert", x, dtype=_BITS[x.dtype])
-        return b.compare("LT", bits, b.lift(0, bits.dtype))
-    return b.compare("LT", x, b.lift(0, x.dtype)) if x.dtype != "i1" else b.full(False, x.shape, "i1")
-
-
-def copysign(b, x, y):
-    x, y = b.promote(x, y, floating=True)
-    size = b.op("abs", x)
-    return b.select(sign_bit(b, y), b.neg(size), size)
-
-
-def heaviside(b, x, values):
-    zero = b.lift(0, x.dtype)
-    step = b.convert(b.compare("GT", x, zero), x.dtype)
-    return b.select(b.compare("EQ", x, zero), values, step)
-
-
-def angle(b, x):
-    """Half a turn for numbers below 0."""
-    (x,) = b.promote(x, floating=True)
-    is_below = b.compare("LT", x, b.lift(0.0, x.dtype))
-    turned = b.select(is_below, b.lift(math.pi, x.dtype), b.lift(0.0, x.dtype))
-    return b.select(b.op("is_nan", x), x, turned)
-
-
 # Two-argument mathematics.
 
 
@@ -537,7 +505,6 @@ TABLE = {
     "aten.abs.default": absolute,
     "aten.sign.default": sign,
     "aten.sgn.default": sign,
-    "aten.signbit.default": sign_bit,
     "aten.ceil.default": rounding("ceil"),
     "aten.floor.default": rounding("floor"),
     "aten.round.default": rounding("round_nearest_even"),
@@ -557,7 +524,6 @@ TABLE = {
     "aten.logit.default": floating_by(logit),
     "aten.positive.default": lambda b, x: x,
     # comparisons and logic
-    "aten.angle.default": angle,
     "aten.isnan.default": predicate("is_nan"),
     "aten.isinf.default": predicate("is_inf"),
     "aten.isfinite.default": predicate("is_finite"),
@@ -590,9 +556,6 @@ TABLE = {
     "aten.masked_fill.Scalar": masked_fill,
     "aten.masked_fill.Tensor": masked_fill,
     "aten.nan_to_num.default": nan_to_num,
-    "aten.heaviside.default": heaviside,
-    "aten.copysign.Tensor": copysign,
-    "aten.copysign.Scalar": copysign,
     # two arguments
     "aten.atan2.default": binary_floating("atan2"),
     "aten.arctan2.default": binary_floating("atan2"),

@@ -20,7 +20,7 @@ def accumulate(dtype: str) -> str:
 
 
 def matmul(b, x, y, dtype=None):
-    """torch.matmul: ranks 1 and 2, and batches that broadcast; ``dtype``: the type of the result."""
+    """torch.matmul: ranks 1 and 2, and batches that broadcast; the result is of ``dtype``."""
     if len(x.shape) == 1 and len(y.shape) == 1:
         return b.dot(x, y, contracting=([0], [0]), dtype=dtype)
     if len(y.shape) <= 2:

@@ -23,10 +23,12 @@ from . import (
     recurrent,
     reduction,
     resample,
+    signs,
 )
 
 FAMILIES = (
     elementwise,
+    signs,
     activation,
     data_movement,
     creation,
