@@ -289,13 +289,13 @@ def test_a_conversion_compiles_anew():
 def test_unsupported_ops_are_listed_together():
     class Model(nn.Module):
         def forward(self, x):
-            return torch.linalg.qr(x).R + torch.rand_like(x) + torch.rand_like(x)
+            return torch.linalg.svd(x).S.sum() + torch.rand_like(x) + torch.rand_like(x)
 
     with pytest.raises(disc.UnsupportedOp) as caught:
         disc.optimize(Model().eval(), torch.rand(2, 3))
     text = str(caught.value)
     assert "2 x aten.rand_like.default" in text
-    assert "1 x aten.linalg_qr.default" in text
+    assert "1 x aten._linalg_svd.default" in text
     assert "test_front.py:" in text
 
 
@@ -353,7 +353,7 @@ def test_report_is_json_and_says_what_was_compiled():
     assert values["dims"] == {"x": ["B", "3"], "y": ["B", "3"]}
     assert {"capture", "convert", "total"} <= set(values["stages_ms"])
     assert "x [B, 3]" in str(report)
-    with pytest.raises(disc.Error, match=r"expected a module that disc.optimize returned"):
+    with pytest.raises(disc.Error, match=r"nothing of this Linear is compiled by disc"):
         disc.report(nn.Linear(2, 2))
 
 
