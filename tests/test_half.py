@@ -144,6 +144,19 @@ class Biased(torch.nn.Module):
 
 
 @pytest.mark.parametrize("dtype", TYPES, ids=str)
+def test_whole_numbers_are_not_rounded_as_factors(dtype, compile_module):
+    class Model(torch.nn.Module):
+        def forward(self, x):
+            return x * 70000, x / 70000, x * 257, 257 * x / x.shape[0], x * (x.shape[0] * 257)
+
+    compiled = compile_module(Model(), torch.tensor([-1.1, -0.5, 0.3, 2.0]).to(dtype))
+    for count in (4, 3, 257):
+        x = torch.randn(count).to(dtype)
+        for ours, theirs in zip(compiled(x), Model()(x), strict=True):
+            assert torch.equal(ours, theirs)
+
+
+@pytest.mark.parametrize("dtype", TYPES, ids=str)
 def test_biases_are_added_before_rounding(dtype, compile_module):
     torch.manual_seed(0)
     module = Biased().eval().to(dtype)

@@ -131,7 +131,9 @@ class Emitter(IndexingOps):
 
     def full(self, value, shape, dtype: str):
         """A constant with all elements equal."""
-        literal = np.asarray(dtypes.wrapped(value, dtype)).astype(_NUMPY[dtype])
+        # A number beyond a half type is an infinity.
+        with np.errstate(over="ignore"):
+            literal = np.asarray(dtypes.wrapped(value, dtype)).astype(_NUMPY[dtype])
         return self.builder.constant(literal, dims=list(shape), dtype=dtype)
 
     def lift(self, x, dtype: str | None = None):

@@ -59,6 +59,8 @@ class Noted:
     recompiled: str | None
     #: The reason and the line of the break that ends the graph.
     graph_break: dict[str, Any] | None
+    #: The class of the module that dynamo compiled.
+    kind: str
 
 
 #: The graphs of each module and function that was compiled, by its identity.
@@ -79,7 +81,13 @@ def note(graph, gm: torch.fx.GraphModule) -> None:
     if compiled is None:
         return
     reason = reason.splitlines()[0].partition("  #")[0].strip() if reason else None
-    made = Noted(weakref.ref(graph), str(CompileContext.current_compile_id()), reason, _graph_break(gm))
+    made = Noted(
+        weakref.ref(graph),
+        str(CompileContext.current_compile_id()),
+        reason,
+        _graph_break(gm),
+        type(compiled).__name__,
+    )
     if id(compiled) not in _noted:
         try:
             weakref.finalize(compiled, _noted.pop, id(compiled), None).atexit = False
@@ -163,7 +171,12 @@ def find(compiled) -> CompiledByTorch | None:
     original = getattr(compiled, "_orig_mod", None)
     if original is None:
         original = _compiled_object(getattr(compiled, "_torchdynamo_orig_callable", compiled))
-    living = [one for one in _noted.get(id(original), ()) if one.graph() is not None]
+    noted = _noted.get(id(original), ())
+    if not noted and isinstance(original, torch.nn.Module):
+        # Modules of one class share graphs, which belong to the first one that was called.
+        kind = type(original).__name__
+        noted = [one for several in list(_noted.values()) for one in several if one.kind == kind]
+    living = [one for one in noted if one.graph() is not None]
     return CompiledByTorch(living) if living else None
 
 

@@ -113,10 +113,13 @@ def _is_inexact(x, dtype: str) -> bool:
     """A number that a half type has to round."""
     if dtype not in dtypes.HALVES:
         return False
-    if isinstance(x, float):
-        return not math.isnan(x) and torch.tensor(x, dtype=DTYPES[dtype]).item() != x
+    if isinstance(x, bool):
+        return False
+    if isinstance(x, (int, float)):
+        return not math.isnan(x) and torch.tensor(float(x), dtype=DTYPES[dtype]).item() != x
     x = x.value if isinstance(x, Number) else x
-    return is_value(x) and not x.shape and x.dtype in ("f32", "f64")
+    # What is no value is a size.
+    return not is_value(x) or (not x.shape and x.dtype in ("f32", "f64", "i32", "i64"))
 
 
 def trunc_divide(b, x, y):

@@ -199,6 +199,7 @@ def _masked_put(b, x, indices, values, accumulate):
 
 
 def index_fill(b, x, dim, index, value):
+    index = wrapped(b, index, x.shape[axis_of(x, dim)] if x.shape else 1)
     shape = [index.shape[0] if i == axis_of(x, dim) else s for i, s in enumerate(x.shape)]
     return _index_write(b, x, dim, index, b.expand(b.lift(value, x.dtype), shape), "overwrite")
 
@@ -214,8 +215,9 @@ def index_copy(b, x, dim, index, source):
 
 
 def _index_write(b, x, dim, index, source, how):
+    """Writes slices at places from 0 on: torch refuses others."""
     axis = axis_of(x, dim)
-    index = wrapped(b, b.reshape(index, [1]) if not index.shape else index, x.shape[axis])
+    index = b.convert(b.reshape(index, [1]) if not index.shape else index, "i64")
     rest = [i for i in range(len(x.shape)) if i != axis]
     return b.scatter(
         x, index, source, window_dims=rest, inserted=[axis], index_map=[axis], vector_dim=1, how=how
