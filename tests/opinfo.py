@@ -266,7 +266,15 @@ def joined(paths: list[str]) -> dict:
             reasons = entry.setdefault("reasons", [])
             if len(reasons) < 3 and row["reason"] not in reasons:
                 reasons.append(row["reason"])
-    return {"torch": torch.__version__.partition("+")[0], "common": common(), "results": found}
+    numbers = {
+        name: sum(dtype in op.supported_dtypes("cpu") for op in op_db) for name, dtype in DTYPES.items()
+    }
+    return {
+        "torch": torch.__version__.partition("+")[0],
+        "common": common(),
+        "ops": numbers,
+        "results": found,
+    }
 
 
 def _lines(path: str) -> Iterator[dict]:
@@ -280,6 +288,7 @@ def common() -> list[str]:
     names = []
     for op in op_db:
         is_common = op.aten_name in core or op.name.startswith("nn.functional.")
+        is_common = is_common and torch.float32 in op.supported_dtypes("cpu")
         if is_common and not _RANDOM.search(op.name):
             names.append(full_name(op))
     return sorted(names)
@@ -289,7 +298,11 @@ def save(paths: list[str]) -> None:
     """Writes the results, an op in a line."""
     made = joined(paths)
     order = [name for name in DTYPES if name in made["results"]]
-    lines = ["{", *(f'"{name}": {json.dumps(made[name])},' for name in ("torch", "common")), '"results": {']
+    lines = [
+        "{",
+        *(f'"{name}": {json.dumps(made[name])},' for name in ("torch", "common", "ops")),
+        '"results": {',
+    ]
     for dtype in order:
         ops = made["results"][dtype]
         lines.append(f'"{dtype}": {{')

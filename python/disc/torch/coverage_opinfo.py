@@ -18,23 +18,25 @@ def section() -> list[str]:
     if not RESULTS.exists():
         return []
     made = json.loads(RESULTS.read_text(encoding="utf-8"))
-    results, common = made["results"], set(made["common"])
+    results, common, every = made["results"], set(made["common"]), made["ops"]
     lines = [
         "",
         "## OpInfo",
         "",
         f"Samples of the OpInfo database of torch {made['torch']} through `disc.optimize`, compared with eager mode by",
         "`tests/opinfo.py`: structure, shapes, types, numbers, signs of zeros. In parts: torch runs some ops of a sample",
-        "between compiled clusters. Of each op and type there are a few samples, evenly spaced. Samples that torch refuses",
-        "are left out. Common ops: those of core ATen by name, and of `torch.nn.functional`, that draw no random numbers.",
+        "between compiled clusters. Of each op and type there are a few samples, evenly spaced; a row says how many ops of",
+        "the type the last run has reached. Samples that torch refuses are left out. Common ops: those of core ATen by",
+        "name, and of `torch.nn.functional`, that draw no random numbers.",
         "",
-        "| samples | ops | samples | compiled | in parts | torch | wrong | crash or error | compiled |",
+        "| type | ops | samples | compiled | in parts | torch | wrong | crash or error | compiled |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
     for dtype, ops in results.items():
-        lines.append(_row(dtype, ops))
+        lines.append(_row(dtype, ops, every[dtype]))
         if dtype == "f32":
-            lines.append(_row("f32, common ops", {op: row for op, row in ops.items() if op in common}))
+            some = {op: row for op, row in ops.items() if op in common}
+            lines.append(_row("f32, common ops", some, len(common)))
     lines += [
         "",
         "### Ops that are not compiled whole in every sample",
@@ -47,12 +49,17 @@ def section() -> list[str]:
     return lines + _left(results)
 
 
-def _row(title: str, ops: dict) -> str:
+def _row(title: str, ops: dict, every: int) -> str:
     count = Counter()
     for row in ops.values():
         count.update({state: row.get(state, 0) for state in _STATES})
     total = sum(count.values())
-    figures = [len(ops), total, *(count[s] for s in _STATES[:4]), count["crash"] + count["error"]]
+    figures = [
+        f"{len(ops)} of {every}",
+        total,
+        *(count[s] for s in _STATES[:4]),
+        count["crash"] + count["error"],
+    ]
     share = f"{100 * count['compiled'] / max(total, 1):.1f}%"
     return f"| {title} | {' | '.join(map(str, figures))} | {share} |"
 
