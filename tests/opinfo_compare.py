@@ -63,8 +63,8 @@ def _dense(x: torch.Tensor) -> torch.Tensor:
 
 
 def _zeros_differ(a: torch.Tensor, e: torch.Tensor) -> bool:
-    """Returns true if zeros differ in sign; that of a NaN is no part of a value, and neither are those
-    of the parts of complex numbers, which are sums in another order.
+    """Returns true if zeros differ in sign; that of a NaN is no part of a value, and neither are
+    those of the parts of complex numbers, which are sums in another order.
     """
     if e.is_complex() or not e.is_floating_point():
         return False
