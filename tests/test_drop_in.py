@@ -211,7 +211,7 @@ def test_refused_sizes_are_counted_by_the_fact():
     for size in range(5, 45, 2):
         fast(torch.randn(size, 3))
         fast._dispatcher.variants.wait()
-    assert len(fast._dispatcher.forms.held[0].eager) == 1
+    assert len(fast._dispatcher.forms.held[0].refusals) == 1
 
 
 class Scan(nn.Module):

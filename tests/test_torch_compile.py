@@ -192,6 +192,8 @@ def test_evaluation_between_steps_of_training_stops_preparing_weights():
     fast = compiled(model, dynamic=True, options={"fallback": "framework"})
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.05)
     x = torch.randn(5, 8)
+    same(fast(x), model(x))
+    assert disc.report(fast).to_dict()["weight_bytes"] > 0
     for _ in range(6):
         with torch.enable_grad():
             optimizer.zero_grad()
@@ -200,7 +202,8 @@ def test_evaluation_between_steps_of_training_stops_preparing_weights():
         same(fast(x), model(x))
     (report,) = disc.report(fast).to_dict()["graphs"]
     assert report["coverage"] == 1.0
-    assert disc.report(fast).to_dict()["prepared_weight_bytes"] == 0
+    # They are inputs now.
+    assert disc.report(fast).to_dict()["weight_bytes"] == 0
 
 
 def test_layers_of_one_kind_share_a_graph_and_keep_their_weights():
@@ -342,18 +345,30 @@ def test_wrong_options_are_named():
         compiled(Block().eval(), options={"threds": 1})(torch.randn(2, 8))
     with pytest.raises(Exception, match="release_weights"):
         compiled(Block().eval(), options={"release_weights": True})(torch.randn(2, 8))
+    with pytest.raises(Exception, match="there is no device 'cuda:9'"):
+        compiled(Block().eval(), options={"device": "cuda:9"})(torch.randn(2, 8))
+    with pytest.raises(Exception, match="verify"):
+        compiled(Block().eval(), options={"verify": 2})(torch.randn(2, 8))
 
 
-def test_errors_of_a_call_are_those_of_eager_mode():
-    def f(table, places):
-        return table[places] * 2
+def _looked_up(x, places):
+    return x[places] * 2
 
+
+def _looked_up_below_a_transform(x, places):
+    return torch.func.vmap(lambda row: row.tanh() + 1)(x)[places]
+
+
+@pytest.mark.parametrize("f", [_looked_up, _looked_up_below_a_transform])
+def test_errors_of_a_call_are_those_of_eager_mode(f):
     fast = compiled(f, dynamic=True)
-    table = torch.randn(5, 3)
-    same(fast(table, torch.tensor([0, 4])), f(table, torch.tensor([0, 4])))
+    x = torch.randn(5, 3)
+    same(fast(x, torch.tensor([0, 4])), f(x, torch.tensor([0, 4])))
     with pytest.raises(IndexError):
-        fast(table, torch.tensor([0, 9]))
-    same(fast(table, torch.tensor([1, 2])), f(table, torch.tensor([1, 2])))
+        fast(x, torch.tensor([0, 9]))
+    same(fast(x, torch.tensor([1, 2])), f(x, torch.tensor([1, 2])))
+    (graph,) = disc.report(fast).to_dict()["graphs"]
+    assert (graph["coverage"], graph["calls"]) == (1.0, 3)
 
 
 def test_the_backend_is_registered_and_writes_nothing_here(tmp_path, monkeypatch):
@@ -367,6 +382,9 @@ def test_the_backend_is_registered_and_writes_nothing_here(tmp_path, monkeypatch
 def test_a_report_needs_a_call():
     with pytest.raises(disc.Error, match="first call"):
         disc.report(compiled(lambda x: x + 1))
+    compiled(Block().eval())(torch.randn(2, 8))
+    with pytest.raises(disc.Error, match="nothing of this Block"):
+        disc.report(Block())
 
 
 @pytest.mark.parametrize("norm_first", [False, True])
@@ -491,24 +509,22 @@ def test_complex_weights():
             return torch.view_as_real(z * self.turn)
 
     model = Turned()
-    fast = compiled(model, dynamic=True, options={"fallback": "framework"})
+    fast = compiled(model, dynamic=True)
     for rows in (3, 5):
         x = torch.randn(rows, 4)
         same(fast(x), model(x))
+        model.turn.mul_(2)
+        same(fast(x), model(x))
+    assert disc.report(fast).to_dict()["fallbacks"] == []
 
 
-def test_a_graph_below_transforms_prepares_weights_and_falls_back():
-    table = nn.Embedding(6, 4)
-
-    def f(x, places):
-        return torch.func.vmap(lambda row: row.tanh() + 1)(x) + table(places)
-
-    fast = compiled(f, dynamic=True)
-    x = torch.randn(2, 4)
-    same(fast(x, torch.tensor([0, 5])), f(x, torch.tensor([0, 5])))
-    with pytest.raises(IndexError):
-        fast(x, torch.tensor([0, 9]))
-    same(fast(x, torch.tensor([1, 2])), f(x, torch.tensor([1, 2])))
+def test_a_graph_below_transforms_prepares_weights():
+    layer = nn.Linear(4, 4)
+    fast = compiled(lambda x: torch.func.vmap(lambda row: row.tanh() + 1)(layer(x)), dynamic=True)
+    for rows in (3, 5):
+        x = torch.randn(rows, 4)
+        same(fast(x), layer(x).tanh() + 1)
+    assert disc.report(fast).to_dict()["weight_bytes"] == 80
 
 
 def test_a_model_that_is_gone_leaves_nothing():

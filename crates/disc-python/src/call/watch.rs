@@ -1,6 +1,6 @@
 //! Notices that weights were changed since they were prepared: `Watch`.
-use super::read::{self, Buffers, Extents};
-use crate::errors::{Failure, guarded};
+use super::read::{self, Buffers, Extents, Unreadable};
+use crate::errors::guarded;
 use pyo3::{intern, prelude::*, types::PyTuple};
 
 /// Elements of each weight that are compared, for writes that torch counts in no version:
@@ -26,7 +26,7 @@ struct Weight {
 }
 
 /// The memory of a tensor, and the bytes of a few elements.
-#[derive(PartialEq, Eq, Clone, Copy)]
+#[derive(PartialEq, Eq, Clone, Copy, Default)]
 struct Seen {
     address: usize,
     samples: [u64; SAMPLES],
@@ -72,11 +72,15 @@ impl Weight {
     }
 }
 
-/// Reads a tensor.
+/// Reads a tensor. Of one that compiled code reads in another form (complex numbers) there is
+/// nothing to compare but the version.
 fn seen(object: &Bound<'_, PyAny>) -> PyResult<Seen> {
     let (mut extents, mut buffers) = (Extents::new(), Buffers::new());
-    let tensor = read::any(object, &mut extents, &mut buffers)
-        .map_err(|unreadable| Failure::argument(format!("a weight {}", unreadable.describe(object.py()))))?;
+    let tensor = match read::any(object, &mut extents, &mut buffers) {
+        Ok(tensor) => tensor,
+        Err(Unreadable::Is(_)) => return Ok(Seen::default()),
+        Err(Unreadable::Raised(error)) => return Err(error),
+    };
     let (sizes, strides) = (tensor.sizes(&extents), tensor.strides(&extents));
     let count = sizes.iter().product::<i64>();
     let mut samples = [0; SAMPLES];

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch._guards import TracingContext
 
-from ...core import environment
+from ...core import environment, extension
 from ...core.errors import Error
 from ...core.options import Options, effective, refuse_planned
 from ...core.progress import Progress
@@ -40,6 +40,14 @@ def backend(
             "torch.compile passes the weights at each call: they cannot be released",
             help="leave out release_weights, or use disc.optimize",
         )
+    if chosen.verify:
+        raise Error(
+            "Options.verify compares calls of disc.optimize alone",
+            help='compare with torch.compile(.., backend="eager")',
+        )
+    if chosen.device is not None and chosen.device not in extension.devices():
+        devices = ", ".join(extension.devices())
+        raise Error(f"there is no device {chosen.device!r} here", help=f"the devices are {devices}")
     environment.check()
     made, call = serve(gm, example_inputs, chosen)
     note(made, gm)

@@ -19,8 +19,9 @@ from ..decompositions.lookup import Unserved
 from ..graph.exported import Traced
 from ..lowering.table import ITEMS, serves
 from ..symbolic.expressions import SYMBOLIC
-from .dynamo_graph import Argument, DynamoGraph, split_results
+from .dynamo_graph import Argument, DynamoGraph
 from .inference import CompiledGraph
+from .results import split_results
 
 
 def compiled_by_aot(
@@ -75,4 +76,6 @@ def _read(inner: torch.fx.GraphModule, static: set[int]) -> DynamoGraph:
         arguments.append(
             Argument(i, node.name, node if is_tensor else None, value, i in static and is_tensor)
         )
-    return split_results(DynamoGraph(Traced(inner.graph), arguments, has_weights=False))
+    graph = DynamoGraph(Traced(inner.graph), arguments, has_weights=False)
+    split_results(graph)
+    return graph

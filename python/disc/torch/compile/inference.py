@@ -21,8 +21,10 @@ import torch
 from ...core import extension
 from ...core.errors import Error
 from ...core.options import Options
-from . import code
-from .dynamo_graph import Compilation, DynamoGraph, compilation
+from ..refusals import Refusals
+from . import graph_code
+from .compilation import Compilation, compilation
+from .dynamo_graph import DynamoGraph
 
 _LOG = logging.getLogger("disc")
 #: Weights that changed more often are taken as plain inputs from then on.
@@ -39,7 +41,7 @@ class Prepared:
     """A set of weights as it was, and code that holds it."""
 
     watch: Any
-    bound: code.Bound
+    bound: graph_code.Bound
     #: Times that these weights had changed.
     changes: int = 0
     #: They call when a weight is gone.
@@ -50,14 +52,14 @@ class CompiledGraph:
     """A graph of dynamo's that disc compiled; ``call`` takes and gives what the graph does."""
 
     def __init__(
-        self, gm: torch.fx.GraphModule, read: DynamoGraph, env, options: Options, milliseconds: float
+        self, gm: torch.fx.GraphModule, graph: DynamoGraph, env, options: Options, milliseconds: float
     ):
         self.calls = 0
-        #: Calls that dynamo's graph served, and why.
-        self.refused: dict[str, int] = {}
+        #: Calls that dynamo's graph served.
+        self._refusals = Refusals()
         self._eager = gm.forward
-        self._finish = read.finish
-        self._read, self._env, self._options, self._milliseconds = read, env, options, milliseconds
+        self._finish = graph.finish
+        self._graph, self._env, self._options, self._milliseconds = graph, env, options, milliseconds
         self._code = self._compiled(packs_weights=True)
         #: By the identities of the weights.
         self._sets: dict[tuple[int, ...], Prepared] = {}
@@ -66,14 +68,14 @@ class CompiledGraph:
         #: No code could be made for weights that keep changing.
         self._failed: Error | None = None
         self._lock = threading.RLock()
-        read.release()
+        graph.release()
 
-    def _compiled(self, packs_weights: bool) -> code.Code:
+    def _compiled(self, packs_weights: bool) -> graph_code.Code:
         def made(packs: bool) -> Compilation:
-            return compilation(self._read, self._env, packs)
+            return compilation(self._graph, self._env, packs)
 
-        packs_parts = packs_weights and self._read.has_weights
-        return code.compiled(
+        packs_parts = packs_weights and self._graph.has_weights
+        return graph_code.compiled(
             made(packs_weights), lambda: made(packs_parts), self._options, self._milliseconds
         )
 
@@ -96,7 +98,7 @@ class CompiledGraph:
 
     def _run_eager(self, error: Error, args: tuple):
         result = self._eager(*args)
-        self.refused[error.message] = self.refused.get(error.message, 0) + 1
+        self._refusals.note(error)
         return result
 
     def _prepared(self, args: tuple) -> Prepared:
@@ -123,7 +125,7 @@ class CompiledGraph:
 
     def _keeps_changing(self, changes: int, is_new: bool) -> bool:
         """Returns true if weights are not worth preparing any more."""
-        if isinstance(self._code, code.CodeInParts) and is_new and self._sets:
+        if isinstance(self._code, graph_code.CodeInParts) and is_new and self._sets:
             # Parts hold one set of weights.
             return True
         many = max(_MANY_PREPARATIONS, _MANY_OF_A_SET * (len(self._sets) + 1))
@@ -165,10 +167,4 @@ class CompiledGraph:
 
     def fallbacks(self) -> list[dict[str, Any]]:
         """Describes what torch runs in a call."""
-        rows = [
-            {"op": left.op, "reason": left.reason, "source": left.source, "calls": self.calls}
-            for left in self._code.left()
-        ]
-        for reason, calls in self.refused.items():
-            rows.append({"op": "call", "reason": reason, "source": None, "calls": calls})
-        return rows
+        return [*self._code.fallbacks(self.calls), *self._refusals.rows()]

@@ -59,8 +59,8 @@ class Noted:
     recompiled: str | None
     #: The reason and the line of the break that ends the graph.
     graph_break: dict[str, Any] | None
-    #: The class of the module that dynamo compiled.
-    kind: str
+    #: The class of what dynamo compiled.
+    kind: type
 
 
 #: The graphs of each module and function that was compiled, by its identity.
@@ -85,8 +85,8 @@ def note(graph, gm: torch.fx.GraphModule) -> None:
         weakref.ref(graph),
         str(CompileContext.current_compile_id()),
         reason,
-        _graph_break(gm),
-        type(compiled).__name__,
+        graph_break_of(gm),
+        type(compiled),
     )
     if id(compiled) not in _noted:
         try:
@@ -111,13 +111,11 @@ def _compiled_object(fn):
     return fn.__self__ if isinstance(fn, types.MethodType) else fn
 
 
-def _graph_break(gm: torch.fx.GraphModule) -> dict[str, Any] | None:
-    reason = getattr(gm, "compile_subgraph_reason", None)
-    return worded(reason) if reason is not None and reason.graph_break else None
-
-
-def worded(broken) -> dict[str, Any]:
-    """The reason of a graph break in one line, and the line of the model."""
+def graph_break_of(gm: torch.fx.GraphModule) -> dict[str, Any] | None:
+    """The break that ends a graph: its reason in one line, and the line of the model."""
+    broken = getattr(gm, "compile_subgraph_reason", None)
+    if broken is None or not broken.graph_break:
+        return None
     frame = broken.user_stack[-1] if broken.user_stack else None
     source = f"{os.path.basename(frame.filename)}:{frame.lineno}" if frame is not None else None
     return {"reason": broken.reason.strip().splitlines()[0], "source": source}
@@ -172,10 +170,10 @@ def find(compiled) -> CompiledByTorch | None:
     if original is None:
         original = _compiled_object(getattr(compiled, "_torchdynamo_orig_callable", compiled))
     noted = _noted.get(id(original), ())
-    if not noted and isinstance(original, torch.nn.Module):
-        # Modules of one class share graphs, which belong to the first one that was called.
-        kind = type(original).__name__
-        noted = [one for several in list(_noted.values()) for one in several if one.kind == kind]
+    is_compiled = original is not compiled or getattr(compiled, "_compiled_call_impl", None) is not None
+    if not noted and is_compiled and isinstance(original, torch.nn.Module):
+        # Modules of one class share graphs, which are noted for the one that was called first.
+        noted = [one for several in list(_noted.values()) for one in several if one.kind is type(original)]
     living = [one for one in noted if one.graph() is not None]
     return CompiledByTorch(living) if living else None
 

@@ -7,7 +7,7 @@ replaced.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
@@ -62,6 +62,11 @@ def _child(owner: Any, name: str) -> Any:
             if name in table:
                 return table[name]
     return getattr(owner, name, None)
+
+
+def bytes_of(weights: Iterable[tuple[str, torch.Tensor]]) -> int:
+    """The bytes of named weights."""
+    return sum(t.numel() * t.element_size() for _, t in weights)
 
 
 class Names:

@@ -17,7 +17,7 @@ from ...core.errors import Error
 from ...core.options import Options
 from ...core.report import summed
 from ..compile.backend import serve
-from ..compile.registry import EagerGraph, worded
+from ..compile.registry import EagerGraph, graph_break_of
 from ..overrides.silence import silenced
 from .entry import Entry, Refused
 
@@ -54,13 +54,12 @@ class DynamoEntry(Entry):
         return "none" if self._is_eager else "dynamo"
 
     def _backend(self, graph: torch.fx.GraphModule, inputs) -> Callable:
+        if (broken := graph_break_of(graph)) is not None:
+            self.graph_breaks.append(broken)
         if self._spent > MOST_SECONDS and self._options.fallback != "error":
             part = EagerGraph(graph, "the parts before took too long to compile")
             self.parts.append(part)
             return part.call
-        reason = getattr(graph, "compile_subgraph_reason", None)
-        if reason is not None and reason.graph_break:
-            self.graph_breaks.append(worded(reason))
         start = time.perf_counter()
         part, call = serve(graph, inputs, self._options)
         self._spent += time.perf_counter() - start

@@ -94,7 +94,7 @@ class Dispatcher:
         is_fact = isinstance(error, DimError) and isinstance(first, GraphEntry)
         if self.options.fallback == "error" or (is_fact and first.call.is_stated(error)):
             raise error
-        form.note_eager(error)
+        form.refusals.note(error)
         if is_fact:
             self.variants.offer(self, form, error, args, kwargs)
         return self.original()(*args, **kwargs)

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ...core.errors import CompileError, Error
-from ...core.report import collect, summed
+from ...core.report import collect
 from ..call import Call
 from ..capture.captured_program import CapturedProgram
+from ..graph.weight_names import bytes_of
 from ..pytree.result import Result
 from ..state import State
 from ..weights import find_weight
@@ -175,11 +176,7 @@ class PartitionedEntry(GraphEntry):
         if not self.call.fits(tensors):
             self.explain(tensors)
         self.calls += 1
-        if torch._C._is_any_autocast_enabled():
-            # Its casts are ops of the graph.
-            with torch.autocast("cpu", enabled=False):
-                return self._make(self.parts.run(tensors))
-        return self._make(self.parts.run(tensors))
+        return self._make(self.parts.call(tensors))
 
     def weights(self) -> list[tuple[str, torch.Tensor]]:
         return self.parts.held_weights()
@@ -192,40 +189,10 @@ class PartitionedEntry(GraphEntry):
         return self.parts.changed
 
     def report_values(self) -> dict[str, Any]:
-        clusters, signature = self.parts.clusters, self.call.signature
-        rows = [
-            collect(
-                made.executable,
-                signature,
-                stages={},
-                capture_cache=self._cache,
-                operations=made.program.program.operations,
-                weight_bytes=bytes_of(made.program.program.weights),
-            )
-            for made in clusters
-        ]
-        report = {**rows[0], **summed(rows, sum(left.computes for left in self.parts.left), self.calls)}
-        stages = {**self._stages, **{k: v for k, v in report["stages_ms"].items() if k != "total"}}
-        report["stages_ms"] = {**stages, "total": round(sum(stages.values()), 3)}
-        for name in ("dims", "facts", "fixed", "asked_at", "cache"):
-            report[name] = rows[0][name]
-        report["parts"] = [
-            {
-                "operations": row["operations"],
-                "kernels": row["kernels"],
-                "inputs": len(made.cluster.taken),
-                "outputs": len(made.cluster.given),
-            }
-            for made, row in zip(clusters, rows, strict=True)
-        ]
-        return report
+        return self.parts.report_values(self.call.signature, self._stages, self._cache, self.calls)
 
     def fallbacks(self) -> list[dict[str, Any]]:
-        return [
-            {"op": left.op, "reason": left.reason, "source": left.source, "calls": self.calls}
-            for left in self.parts.left
-            if left.computes
-        ]
+        return self.parts.fallbacks(self.calls)
 
 
 class EagerEntry(Entry):
@@ -244,10 +211,6 @@ class EagerEntry(Entry):
         error = self.error
         reason = error.message.strip() or error.code
         return [{"op": error.op or "module", "reason": reason, "source": None, "calls": self.calls}]
-
-
-def bytes_of(weights: list[tuple[str, torch.Tensor]]) -> int:
-    return sum(t.numel() * t.element_size() for _, t in weights)
 
 
 def refreshed(entry: Entry, module: torch.nn.Module) -> list[tuple[str, torch.Tensor]]:

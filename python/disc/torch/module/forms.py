@@ -14,20 +14,12 @@ from typing import Any
 
 import torch
 
-from ...core.errors import Error
 from ..call import PLAIN
 from ..pytree import kv_caches
 from ..pytree.arguments import CONSTANTS
 from ..pytree.parameters import Parameters
+from ..refusals import Refusals
 from .entry import Entry
-
-
-@dataclass
-class Eager:
-    """Says why torch served calls; the reason is that of the first one."""
-
-    reason: str
-    calls: int = 0
 
 
 @dataclass
@@ -38,8 +30,8 @@ class Form:
 
     key: tuple
     entries: list[Entry] = field(default_factory=list)
-    #: Calls that the entries refused, by the fact that they broke.
-    eager: dict[tuple, Eager] = field(default_factory=dict)
+    #: Calls that the entries refused.
+    refusals: Refusals = field(default_factory=Refusals)
     #: No further variant is compiled.
     is_closed: bool = False
 
@@ -52,12 +44,6 @@ class Form:
     def autocast(self) -> torch.dtype | None:
         """The type that autocast converts to; None without it."""
         return self.key[1]
-
-    def note_eager(self, error: Error) -> None:
-        """Counts a call that torch served, and why."""
-        # Messages have the sizes of the call: they would be as many as there are sizes.
-        key = (error.code, getattr(error, "fact", None), *(error.dims or ()))
-        self.eager.setdefault(key, Eager(error.message)).calls += 1
 
 
 class Forms:

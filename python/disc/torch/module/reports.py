@@ -28,10 +28,7 @@ def values(dispatcher: Dispatcher) -> dict[str, Any]:
     report["graph_breaks"] = [place for entry in entries for place in getattr(entry, "graph_breaks", ())]
     report["fallbacks"] = [row for entry in entries for row in entry.fallbacks()]
     for form in forms:
-        report["fallbacks"] += [
-            {"op": "call", "reason": left.reason, "source": None, "calls": left.calls}
-            for left in form.eager.values()
-        ]
+        report["fallbacks"] += form.refusals.rows()
     if any(isinstance(entry, EagerEntry) for entry in entries):
         parts = [row["coverage"] * row["operations"] for row in rows]
         whole = sum(row["operations"] for row in rows) * len(entries) / max(len(rows), 1)

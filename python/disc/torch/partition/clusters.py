@@ -81,14 +81,18 @@ def cut(whole: CapturedGraph, nodes: list[torch.fx.Node], given: list[torch.fx.N
         for node in nodes:
             copies[node] = graph.node_copy(node, copied)
     missing = _sizes_apart(traced, [copies[node] for node in nodes])
-    sizes = {symbol: _scalar(traced, symbol) for symbol in missing}
+    sizes = {symbol: number_input(traced, symbol) for symbol in missing}
     graph.output(tuple(copies[node] for node in given))
-    names = tuple(f"t{i}" for i in range(len(traced.inputs)))
+    names = [f"t{i}" for i in range(len(traced.inputs))]
+    return Cluster(nodes, taken, missing, given, of_tensors(traced, names, whole.conditions, sizes))
+
+
+def of_tensors(traced: Traced, names: list[str], conditions, sizes: dict) -> CapturedGraph:
+    """A graph as a capture whose arguments are its inputs, and whose result is flat."""
     plan = DimPlan(tuple((None,) * node.meta["val"].dim() for node in traced.inputs))
     _, leaf = pytree.tree_flatten(None)
-    arguments = Arguments(leaf, names, tuple(range(len(names))), {})
-    captured = CapturedGraph(arguments, plan, traced, leaf, whole.conditions, {}, sizes=sizes)
-    return Cluster(nodes, taken, missing, given, captured)
+    arguments = Arguments(leaf, tuple(names), tuple(range(len(names))), {})
+    return CapturedGraph(arguments, plan, traced, leaf, conditions, {}, sizes=sizes)
 
 
 def number_type(symbol: sympy.Symbol) -> torch.dtype:
@@ -96,7 +100,8 @@ def number_type(symbol: sympy.Symbol) -> torch.dtype:
     return torch.int64 if symbol.is_integer else torch.float64
 
 
-def _scalar(traced: Traced, symbol: sympy.Symbol) -> torch.fx.Node:
+def number_input(traced: Traced, symbol: sympy.Symbol) -> torch.fx.Node:
+    """A new input that holds a number."""
     node = traced.graph.placeholder(f"size_{len(traced.inputs)}")
     node.meta["val"] = torch.empty((), dtype=number_type(symbol), device="meta")
     traced.inputs.append(node)

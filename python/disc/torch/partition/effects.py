@@ -35,6 +35,16 @@ def family_of(node: torch.fx.Node):
     return val.untyped_storage()._cdata if isinstance(val, torch.Tensor) else None
 
 
+def is_view_of_argument(node: torch.fx.Node) -> bool:
+    """Returns true if the result of a node shares memory with one of its arguments."""
+    family = family_of(node)
+    return (
+        family is not None
+        and family is not node
+        and any(family_of(n) == family for n in node.all_input_nodes)
+    )
+
+
 class Families:
     """The families of a graph that are written to."""
 

@@ -107,6 +107,16 @@ class Printer:
             return repr(value)
         return self.constant(value)
 
+    def op(self, node: torch.fx.Node) -> None:
+        """Names the result of an op."""
+        arguments = [self.argument(x) for x in node.args]
+        if node.target is operator.getitem:
+            text = f"{arguments[0]}[{arguments[1]}]"
+        else:
+            arguments += [f"{name}={self.argument(x)}" for name, x in node.kwargs.items()]
+            text = f"{self.constant(node.target)}({', '.join(arguments)})"
+        self.line(f"{self.name(node)} = {text}")
+
     def function(self, name: str, parameters: str) -> tuple[Callable, str]:
         """The function and its text."""
         text = "\n".join([f"def {name}({parameters}):", *self.lines]) + "\n"
@@ -193,13 +203,13 @@ def _print_cluster(printer: Printer, made: CompiledCluster) -> None:
     printer.line(f"{', '.join(given)}, = {call}" if given else call)
     for node, name in zip(cluster.given, given, strict=True):
         printer.bind_sizes(node.meta["val"], name)
-        order = _memory_order(node.meta["val"])
+        order = memory_order(node.meta["val"])
         if order != sorted(order) and any(_sees_memory(user) for user in node.users):
             back = [order.index(axis) for axis in range(len(order))]
             printer.line(f"{name} = {name}.permute({order}).contiguous().permute({back})")
 
 
-def _memory_order(val: torch.Tensor) -> list[int]:
+def memory_order(val: torch.Tensor) -> list[int]:
     """The axes of a tensor from the slowest to the fastest in memory, as eager mode has them."""
     strides = [hint_of(stride) for stride in val.stride()]
     if 0 in strides:
@@ -216,14 +226,8 @@ def _sees_memory(node: torch.fx.Node) -> bool:
 
 
 def _print_op(printer: Printer, node: torch.fx.Node) -> None:
-    arguments = [printer.argument(x) for x in node.args]
-    if node.target is operator.getitem:
-        text = f"{arguments[0]}[{arguments[1]}]"
-    else:
-        arguments += [f"{name}={printer.argument(x)}" for name, x in node.kwargs.items()]
-        text = f"{printer.constant(node.target)}({', '.join(arguments)})"
-    name = printer.name(node)
-    printer.line(f"{name} = {text}")
+    printer.op(node)
+    name = printer.values[node]
     val = node.meta.get("val")
     if str(node.target) in ITEMS and isinstance(val, SYMBOLIC):
         for symbol in val.node.expr.free_symbols - printer.sizes.keys():

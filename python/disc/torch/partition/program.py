@@ -10,6 +10,7 @@ import logging
 import operator
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import sympy
 import torch
@@ -18,14 +19,17 @@ from torch.utils import _pytree as pytree
 from ...core import extension
 from ...core.errors import Error, UnsupportedOp
 from ...core.options import Options
+from ...core.report import collect, summed
+from ...core.signature import Signature
 from ..capture.capture import CapturedGraph
 from ..graph.origin import source_line
 from ..graph.program import Program
 from ..graph.randomness import draws
+from ..graph.weight_names import bytes_of
 from ..lowering.graph import convert
 from ..symbolic.expressions import SYMBOLIC, symbols_of
 from .clusters import CompiledCluster, changing_weights, cut, hint_of, kept_to_the_end
-from .effects import Families, family_of, followed
+from .effects import Families, followed, is_view_of_argument
 from .emit import Printed, printed
 from .support import Trial
 
@@ -61,6 +65,53 @@ class PartitionedProgram:
     @property
     def run(self) -> Callable:
         return self.printed.run
+
+    def call(self, tensors) -> list:
+        """The results for the flat tensors of a call, whatever autocast is on around it."""
+        if torch._C._is_any_autocast_enabled():
+            # Its casts are ops of the graph.
+            with torch.autocast("cpu", enabled=False):
+                return self.run(tensors)
+        return self.run(tensors)
+
+    def report_values(
+        self, signature: Signature, stages: dict[str, float], capture_cache: str, calls: int
+    ) -> dict[str, Any]:
+        """The values of the report, with the stages of the front end."""
+        rows = [
+            collect(
+                made.executable,
+                signature,
+                stages={},
+                capture_cache=capture_cache,
+                operations=made.program.program.operations,
+                weight_bytes=bytes_of(made.program.program.weights),
+            )
+            for made in self.clusters
+        ]
+        report = {**rows[0], **summed(rows, sum(left.computes for left in self.left), calls)}
+        stages = {**stages, **{k: v for k, v in report["stages_ms"].items() if k != "total"}}
+        report["stages_ms"] = {**stages, "total": round(sum(stages.values()), 3)}
+        for name in ("dims", "facts", "fixed", "asked_at", "cache"):
+            report[name] = rows[0][name]
+        report["parts"] = [
+            {
+                "operations": row["operations"],
+                "kernels": row["kernels"],
+                "inputs": len(made.cluster.taken),
+                "outputs": len(made.cluster.given),
+            }
+            for made, row in zip(self.clusters, rows, strict=True)
+        ]
+        return report
+
+    def fallbacks(self, calls: int) -> list[dict[str, Any]]:
+        """Describes the ops that torch runs in each of ``calls``."""
+        return [
+            {"op": left.op, "reason": left.reason, "source": left.source, "calls": calls}
+            for left in self.left
+            if left.computes
+        ]
 
     def held_weights(self) -> list[tuple[str, torch.Tensor]]:
         """The weights that stay from call to call, each once."""
@@ -162,8 +213,7 @@ def _steps(graph, nodes: list, left: dict, families: Families, options: Options)
 def _is_view(node: torch.fx.Node) -> bool:
     if node.target in (aten.detach.default, operator.getitem):
         return True
-    root = family_of(node)
-    return root is not None and root is not node and any(family_of(n) == root for n in node.all_input_nodes)
+    return is_view_of_argument(node)
 
 
 def _bytes(node: torch.fx.Node) -> int:

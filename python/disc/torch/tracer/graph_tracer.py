@@ -74,7 +74,7 @@ class _GraphRecorder(Recorder):
         #: The node of dynamo's graph that runs.
         self.running: torch.fx.Node | None = None
         self._numbers: list[torch.fx.Node] = []
-        self.kept: set[torch.fx.Node] = set()
+        self._kept: set[torch.fx.Node] = set()
 
     def adopt(self, value, name: str):
         """The stand-in of an argument in the trace."""
@@ -102,18 +102,20 @@ class _GraphRecorder(Recorder):
         return value
 
     def finish(self, results) -> Traced:
-        """The trace; a number that ops use is no argument of theirs that a graph knows of."""
+        """Returns the trace. Ops hold a number by its symbol, so the node that makes it has no
+        users: it is kept where some op, or a result, has the symbol.
+        """
         used: set = set()
         for node in self.graph.nodes:
             if node not in self._numbers:
                 used |= symbols_of(node.args) | symbols_of(node.kwargs) | symbols_of(node.meta.get("val"))
         for result in results:
             used |= symbols_of(result)
-        self.kept = {n for n in self._numbers if n.meta["val"].node.expr.free_symbols & used}
+        self._kept = {n for n in self._numbers if n.meta["val"].node.expr.free_symbols & used}
         return super().finish(results)
 
     def _is_kept(self, node: torch.fx.Node) -> bool:
-        return node in self.kept or super()._is_kept(node)
+        return node in self._kept or super()._is_kept(node)
 
     def _node(self, func, args, kwargs) -> torch.fx.Node:
         node = self.graph.create_node("call_function", func, args, kwargs)

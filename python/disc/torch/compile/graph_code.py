@@ -14,16 +14,19 @@ import torch
 from ...core import extension
 from ...core.errors import DimError, Error, ShapeError
 from ...core.options import Options
-from ...core.report import collect, nothing, summed
+from ...core.report import collect, nothing
+from ...core.signature import Signature
 from ..call import signature_of
 from ..capture.captured_program import CapturedProgram
+from ..graph.weight_names import bytes_of
 from ..lowering.graph import convert
-from ..partition.program import Left, PartitionedProgram, partition
+from ..partition.program import PartitionedProgram, partition
 from ..partition.support import refuse_blocked
 from ..pytree.result import Result
 from ..state import State
 from ..threads import threads_of
-from .dynamo_graph import Compilation, without_memory
+from .compilation import Compilation
+from .dynamo_graph import without_memory
 
 _LOG = logging.getLogger("disc")
 
@@ -57,8 +60,8 @@ class Code:
         """The values of the report that the code knows."""
         raise NotImplementedError
 
-    def left(self) -> list[Left]:
-        """The ops that torch runs."""
+    def fallbacks(self, calls: int) -> list[dict[str, Any]]:
+        """Describes the ops that torch runs in each of ``calls``."""
         return []
 
 
@@ -119,7 +122,14 @@ class WholeCode(Code):
     def report_values(self, bound: Bound | None) -> dict[str, Any]:
         if not isinstance(bound, BoundWhole):
             return {**nothing(), "operations": self.program.program.operations}
-        return _collected(bound.native, self.program, self.stages)
+        return collect(
+            bound.native,
+            signature_of(self.program),
+            stages=self.stages,
+            capture_cache="off",
+            operations=self.program.program.operations,
+            weight_bytes=bytes_of(self.program.program.weights),
+        )
 
 
 class BoundWhole(Bound):
@@ -181,43 +191,27 @@ class CodeInParts(Code):
         return BoundParts(self)
 
     def report_values(self, bound: Bound | None) -> dict[str, Any]:
-        rows = [_collected(made.executable, made.program, {}) for made in self.parts.clusters]
-        report = {**rows[0], **summed(rows, sum(left.computes for left in self.parts.left), 0)}
-        stages = {**self.stages, **{k: v for k, v in report["stages_ms"].items() if k not in self.stages}}
-        return {**report, "stages_ms": stages}
+        names, program = self.compilation.captured.arguments.tensor_names, self.parts.program
+        signature = Signature(names, program.dims, program.facts)
+        return self.parts.report_values(signature, self.stages, "off", 0)
 
-    def left(self) -> list[Left]:
-        return [left for left in self.parts.left if left.computes]
+    def fallbacks(self, calls: int) -> list[dict[str, Any]]:
+        return self.parts.fallbacks(calls)
 
 
 class BoundParts(Bound):
     """A graph in parts with its weights."""
 
     def __init__(self, code: CodeInParts):
-        self._pick: Callable = code.compilation.pick
-        self._run: Callable = code.parts.run
+        self._pick = code.compilation.pick
+        self._call = code.parts.call
         self._writes = bool(code.compilation.captured.traced.written())
 
     def run(self, args: tuple) -> list:
-        if torch._C._is_any_autocast_enabled():
-            # Its casts are ops of the graph.
-            with torch.autocast("cpu", enabled=False):
-                return self._run(self._pick(args))
-        return self._run(self._pick(args))
+        return self._call(self._pick(args))
 
     def may_retry(self, error: Error) -> bool:
         return not self._writes
-
-
-def _collected(executable, program: CapturedProgram, stages: dict[str, float]) -> dict[str, Any]:
-    return collect(
-        executable,
-        signature_of(program),
-        stages=stages,
-        capture_cache="off",
-        operations=program.program.operations,
-        weight_bytes=sum(t.numel() * t.element_size() for _, t in program.program.weights),
-    )
 
 
 def _pairs(weights: Iterable[tuple[str, torch.Tensor]]) -> list[tuple[str, torch.Tensor]]:

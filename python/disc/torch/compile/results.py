@@ -1,0 +1,171 @@
+"""Divides the results of a graph of dynamo's into those that compiled code computes and those that
+are made of arguments, or of other results, behind the call.
+
+An argument that is returned, views, and numbers of sizes are made behind the call: they share
+memory as in eager mode, and cost no kernel.
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import TYPE_CHECKING, Any
+
+import sympy
+import torch
+
+from ...core.errors import UnsupportedOp
+from ..graph.exported import Traced
+from ..graph.in_place import written_arguments
+from ..partition.clusters import hint_of
+from ..partition.effects import family_of, is_view_of_argument
+from ..partition.emit import Printer, memory_order
+from ..symbolic.expressions import SYMBOLIC, expression, symbols_of
+
+if TYPE_CHECKING:
+    from .dynamo_graph import DynamoGraph
+
+aten = torch.ops.aten
+
+
+def split_results(graph: DynamoGraph) -> None:
+    """Leaves in the graph what compiled code gives, ``graph.given``, and makes ``graph.finish``."""
+    traced = graph.traced
+    printer = Printer()
+    _bind_arguments(graph, printer)
+    sources = {a.node for a in graph.arguments if a.node is not None}
+    for base in _shared(traced, sources):
+        printer.values[base] = _dense(base, f"outputs[{len(graph.given)}]")
+        graph.given.append(base)
+        sources.add(base)
+    leaves = []
+    for result in traced.results:
+        leaf = _printed_of(result, sources, printer)
+        if leaf is None:
+            if result not in graph.given:
+                graph.given.append(result)
+            leaf = _dense(result, f"outputs[{graph.given.index(result)}]")
+        leaves.append(leaf)
+    printer.line(f"return ({''.join(f'{leaf}, ' for leaf in leaves)})")
+    graph.finish, _ = printer.function("finish", "args, outputs")
+    (output,) = (n for n in traced.graph.nodes if n.op == "output")
+    output.args = (tuple(_in_memory_order(traced.graph, output, node) for node in graph.given),)
+    for node in reversed(list(traced.graph.nodes)):
+        if node.op == "call_function" and not node.users and _is_view(node):
+            traced.graph.erase_node(node)
+
+
+def _shared(traced: Traced, sources: set) -> list[torch.fx.Node]:
+    """The tensors in whose memory several results lie, as each of them is written through the
+    others; not those of arguments.
+    """
+    results: dict[Any, set] = {}
+    for result in traced.results:
+        if isinstance(result, torch.fx.Node) and (family := family_of(result)) is not None:
+            results.setdefault(family, set()).add(result)
+    held = {family_of(node) for node in sources}
+    several = {family for family, found in results.items() if len(found) > 1} - held
+    bases: dict[Any, torch.fx.Node] = {}
+    for node in traced.graph.nodes:
+        if (family := family_of(node)) in several and isinstance(node.meta.get("val"), torch.Tensor):
+            bases.setdefault(family, node)
+    return list(bases.values())
+
+
+def _bind_arguments(graph: DynamoGraph, printer: Printer) -> None:
+    for a in graph.arguments:
+        text = f"args[{a.position}]"
+        if a.node is not None:
+            printer.values[a.node] = text
+        elif isinstance(a.example, SYMBOLIC) and isinstance(symbol := a.example.node.expr, sympy.Symbol):
+            printer.sizes[symbol] = text
+    for a in graph.arguments:
+        if a.node is None:
+            continue
+        for axis, size in enumerate(map(expression, a.node.meta["val"].shape)):
+            if isinstance(size, sympy.Symbol):
+                printer.sizes.setdefault(size, f"args[{a.position}].size({axis})")
+
+
+def _printed_of(result, sources: set, printer: Printer) -> str | None:
+    """Prints a result that is made of ``sources`` alone; None for what has to be computed."""
+    if not isinstance(result, torch.fx.Node):
+        if isinstance(result, SYMBOLIC) and result.node.expr.free_symbols - printer.sizes.keys():
+            raise UnsupportedOp("a result is a number that depends on data")
+        return printer.argument(result)
+    chain: list[torch.fx.Node] = []
+    result = node = _written_itself(result)
+    while node not in sources:
+        if not _is_view(node) or symbols_of(node.args) - printer.sizes.keys():
+            return None
+        chain.append(node)
+        node = _written_itself(node.all_input_nodes[0])
+    for step in reversed(chain):
+        if step not in printer.values:
+            (source,) = step.all_input_nodes
+            printer.values.setdefault(source, printer.values[_written_itself(source)])
+            printer.op(step)
+    return printer.values[result]
+
+
+def _written_itself(node):
+    """The tensor that an op writes and returns: what it holds in the end is asked for."""
+    while isinstance(node, torch.fx.Node) and node.op == "call_function" and node.args:
+        written = written_arguments(node)
+        if written != [node.args[0]] or family_of(node) != family_of(node.args[0]):
+            break
+        node = node.args[0]
+    return node
+
+
+def _is_view(node: torch.fx.Node) -> bool:
+    """Returns true if a node is a view of its only tensor, and writes nothing."""
+    if node.op != "call_function" or len(node.all_input_nodes) != 1 or written_arguments(node):
+        return False
+    source = node.all_input_nodes[0]
+    if node.target is operator.getitem:
+        return _is_view(source)
+    if isinstance(node.meta.get("val"), (list, tuple)):
+        return getattr(node.target, "is_view", False)
+    return is_view_of_argument(node)
+
+
+def _dense_order(val: torch.Tensor) -> list[int] | None:
+    """The order in memory of the axes of a dense tensor; None for one in row-major order, and for
+    one with gaps or shared elements.
+    """
+    strides, sizes = [hint_of(s) for s in val.stride()], [hint_of(s) for s in val.shape]
+    order = memory_order(val)
+    expected = 1
+    for axis in reversed(order):
+        if sizes[axis] != 1 and strides[axis] != expected:
+            return None
+        expected *= max(sizes[axis], 1)
+    return None if order == sorted(order) or 0 in sizes else order
+
+
+def _in_memory_order(graph: torch.fx.Graph, output: torch.fx.Node, node: torch.fx.Node) -> torch.fx.Node:
+    """``node`` with its axes in the order of eager mode's memory: compiled code gives what lies in
+    row-major order.
+    """
+    val = node.meta["val"]
+    order = _dense_order(val)
+    if order is None:
+        return node
+    with graph.inserting_before(output):
+        permuted = graph.call_function(aten.permute.default, (node, order))
+        permuted.meta["val"] = val.permute(order)
+        permuted.meta["stack_trace"] = node.meta.get("stack_trace")
+        layout = {"memory_format": torch.contiguous_format}
+        dense = graph.call_function(aten.clone.default, (permuted,), layout)
+        dense.meta = {**permuted.meta, "val": permuted.meta["val"].clone(**layout)}
+    permuted.meta["root"], dense.meta["root"] = node.meta.get("root", node), dense
+    return dense
+
+
+def _dense(node: torch.fx.Node, text: str) -> str:
+    """Prints the result that lies in the order of eager mode's memory."""
+    order = _dense_order(node.meta["val"])
+    if order is None:
+        return text
+    back = [order.index(axis) for axis in range(len(order))]
+    return f"{text}.permute({back})"
