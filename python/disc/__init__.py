@@ -16,9 +16,11 @@ from .core.options import Options
 
 if TYPE_CHECKING:
     from .core.extension import devices
-    from .core.package import clear_cache, export, load, save
+    from .core.loaded import Package, load
+    from .core.package import clear_cache
     from .core.report import Report, report
     from .torch.check import CheckResult, check
+    from .torch.export import export, save
     from .torch.module.optimize import optimize
     from .torch.module.optimized import OptimizedModule
 
@@ -30,6 +32,7 @@ __all__ = [
     "Error",
     "OptimizedModule",
     "Options",
+    "Package",
     "PackageError",
     "Report",
     "ShapeError",
@@ -56,9 +59,10 @@ _LAZY = {
     "Report": "core.report",
     "check": "torch.check",
     "CheckResult": "torch.check",
-    "export": "core.package",
-    "load": "core.package",
-    "save": "core.package",
+    "export": "torch.export",
+    "load": "core.loaded",
+    "Package": "core.loaded",
+    "save": "torch.export",
     "clear_cache": "core.package",
     "devices": "core.extension",
 }

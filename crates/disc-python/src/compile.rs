@@ -125,7 +125,7 @@ pub(crate) fn report_dict<'py>(py: Python<'py>, report: &Report) -> PyResult<Bou
 }
 
 /// Reads options by the table of disc-options; `None` leaves one as it is.
-fn read_options(given: &Bound<'_, PyDict>) -> PyResult<Options> {
+pub(crate) fn read_options(given: &Bound<'_, PyDict>) -> PyResult<Options> {
     let mut options = Options::default();
     for (name, value) in given {
         let name = name.cast::<PyString>()?.to_cow()?.into_owned();
@@ -229,7 +229,10 @@ pub(crate) fn await_specializations(py: Python<'_>) {
 
 /// Runs the compiler on another thread and waits for it; an exception of a signal handler ends the
 /// wait.
-fn apart<T: Send + 'static>(py: Python<'_>, work: impl FnOnce() -> Result<T, facade::Error> + Send + 'static) -> PyResult<T> {
+pub(crate) fn apart<T: Send + 'static>(
+    py: Python<'_>,
+    work: impl FnOnce() -> Result<T, facade::Error> + Send + 'static,
+) -> PyResult<T> {
     let (sender, receiver) = mpsc::sync_channel(1);
     // A receiver alone may not be lent to code that runs without the GIL.
     let receiver = Mutex::new(receiver);

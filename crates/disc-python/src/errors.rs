@@ -72,7 +72,7 @@ fn class_of(code: &str) -> &'static str {
         "E0212" | "E0403" | "E0602" => "DimError",
         "E0401" | "E0402" => "UnsupportedOp",
         "E0211" | "E0501" | "E0609" => "CompileError",
-        "E0701" => "PackageError",
+        "E0901" | "E0902" | "E0903" | "E0904" | "E0905" | "E0906" => "PackageError",
         _ => "Error",
     }
 }

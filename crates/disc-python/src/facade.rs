@@ -4,7 +4,7 @@ use crate::errors::Failure;
 
 pub(crate) use disc::{
     Artifact, Error, Executable, Options, Report, SetError, Specializations, VariantReport, background, cache, compile,
-    compile_text, devices,
+    compile_text, devices, package, parse,
 };
 
 impl From<Error> for Failure {

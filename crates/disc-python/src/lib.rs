@@ -12,6 +12,7 @@ mod compile;
 mod errors;
 mod facade;
 mod ir;
+mod package;
 mod partition;
 mod prefault;
 
@@ -36,9 +37,11 @@ fn _disc(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<compile::PyArtifact>()?;
     module.add_class::<call::PyExecutable>()?;
     module.add_class::<call::PyWatch>()?;
+    module.add_class::<package::PyPackage>()?;
     module.add_function(wrap_pyfunction!(ir::ops, module)?)?;
     module.add_function(wrap_pyfunction!(compile::compile, module)?)?;
     module.add_function(wrap_pyfunction!(compile::devices, module)?)?;
+    module.add_function(wrap_pyfunction!(package::export_package, module)?)?;
     module.add_function(wrap_pyfunction!(partition::partition, module)?)?;
     module.add_function(wrap_pyfunction!(call::load_code, module)?)?;
     module.add_function(wrap_pyfunction!(cache::cache_directory, module)?)?;

@@ -5,7 +5,7 @@
 
 use disc_abi::{Context, KernelFn, STATUS_OK, Tensor};
 use disc_ral::{
-    Code, Cpu, EntryMeta, Executable, ExecutableOptions, HostOutputs, HostTensor, InputMeta, ModuleMeta, OutputMeta, Session,
+    Code, Cpu, EntryMeta, Executable, ExecutableOptions, HostOutputs, HostTensor, InputMeta, ModuleMeta, OutputMeta, SessionState,
 };
 use std::{
     cell::Cell,
@@ -76,7 +76,7 @@ fn executable() -> Executable {
 }
 
 /// Returns the nanoseconds of one launch.
-fn cost_of(executable: &Executable, session: &mut Session, threads: usize, kernel: (KernelFn, i64, i64)) -> f64 {
+fn cost_of(executable: &Executable, session: &mut SessionState, threads: usize, kernel: (KernelFn, i64, i64)) -> f64 {
     KERNEL.set(kernel);
     FASTEST.set(f64::INFINITY);
     session.limit_threads(threads);

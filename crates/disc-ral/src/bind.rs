@@ -5,9 +5,9 @@
 //! both.
 
 use crate::{
-    error::{RunError, code},
+    error::{Error, code},
     meta::{EntryMeta, InputMeta, OutputMeta},
-    session::Descriptors,
+    session_state::Descriptors,
     tensor::{TensorRef, bytes_of, is_contiguous},
 };
 use disc_abi::{DEVICE_CPU, FLAG_READ_ONLY, Tensor};
@@ -15,17 +15,12 @@ use std::{ops::Range, ptr};
 
 /// Fills the descriptors for a call of `entry`; the inputs' sizes and strides are borrowed until
 /// the call ends.
-pub(crate) fn bind(
-    descriptors: &mut Descriptors,
-    entry: &EntryMeta,
-    inputs: &[TensorRef<'_>],
-    device: u8,
-) -> Result<(), RunError> {
+pub(crate) fn bind(descriptors: &mut Descriptors, entry: &EntryMeta, inputs: &[TensorRef<'_>], device: u8) -> Result<(), Error> {
     descriptors.clear();
     if inputs.len() != entry.inputs.len() {
         let (expected, came) = (entry.inputs.len(), inputs.len());
         let message = format!("`{}` expects {expected} inputs ({}), {came} came", entry.name, names(&entry.inputs));
-        return Err(RunError::new(code::BAD_INPUT, &entry.name, message));
+        return Err(Error::new(code::BAD_INPUT, &entry.name, message));
     }
     for (index, (meta, input)) in entry.inputs.iter().zip(inputs).enumerate() {
         descriptors.inputs.push(bind_input(index, meta, input, device)?);
@@ -40,7 +35,7 @@ pub(crate) fn bind(
 ///
 /// # Errors
 /// The first two inputs that overlap.
-pub fn check_overlaps(entry: &EntryMeta, inputs: &[TensorRef<'_>]) -> Result<(), RunError> {
+pub fn check_overlaps(entry: &EntryMeta, inputs: &[TensorRef<'_>]) -> Result<(), Error> {
     for (index, meta) in entry.inputs.iter().enumerate().filter(|(_, meta)| meta.written) {
         let Some(written) = inputs.get(index).and_then(extent) else { continue };
         for (other, input) in inputs.iter().enumerate().filter(|&(other, _)| other != index) {
@@ -50,7 +45,7 @@ pub fn check_overlaps(entry: &EntryMeta, inputs: &[TensorRef<'_>]) -> Result<(),
                 let message = format!(
                     "input {index} (`{name}`) is written by the model, and shares memory with input {other} (`{second}`)"
                 );
-                return Err(RunError::new(code::BAD_INPUT, name, message));
+                return Err(Error::new(code::BAD_INPUT, name, message));
             }
         }
     }
@@ -79,11 +74,11 @@ fn names(inputs: &[InputMeta]) -> String {
     inputs.iter().map(|input| input.name.as_str()).collect::<Vec<_>>().join(", ")
 }
 
-fn bind_input(index: usize, meta: &InputMeta, input: &TensorRef<'_>, device: u8) -> Result<Tensor, RunError> {
-    let error = |code, message: String| RunError {
+fn bind_input(index: usize, meta: &InputMeta, input: &TensorRef<'_>, device: u8) -> Result<Tensor, Error> {
+    let error = |code, message: String| Error {
         dims: meta.dims.clone(),
         values: input.sizes().to_vec(),
-        ..RunError::new(code, &meta.name, format!("input {index} (`{}`) {message}", meta.name))
+        ..Error::new(code, &meta.name, format!("input {index} (`{}`) {message}", meta.name))
     };
     if input.dtype() != meta.dtype {
         return Err(error(code::BAD_INPUT, format!("must have dtype {}, not {}", meta.dtype, input.dtype())));

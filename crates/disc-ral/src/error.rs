@@ -19,14 +19,39 @@ pub mod code {
     pub const INTERNAL: &str = "E0609";
     /// Code could not be loaded.
     pub const LOAD: &str = "E0501";
+    /// An option that cannot be used: a device that is not there.
+    pub const BAD_ARGUMENT: &str = "E0700";
+    /// A file that is no package, or a damaged one.
+    pub const PACKAGE: &str = "E0901";
+    /// A package in a newer format.
+    pub const PACKAGE_VERSION: &str = "E0902";
+    /// A package without code for this processor, or for the target that was asked for.
+    pub const PACKAGE_TARGET: &str = "E0903";
+    /// An entry that a package does not have.
+    pub const PACKAGE_ENTRY: &str = "E0904";
+    /// A required signature that is missing or wrong.
+    pub const PACKAGE_SIGNATURE: &str = "E0905";
 
     /// Every code of this crate.
-    pub const ALL: [&str; 6] = [BAD_INPUT, OUT_OF_MEMORY, OUTPUT, WEIGHTS, INTERNAL, LOAD];
+    pub const ALL: [&str; 12] = [
+        BAD_INPUT,
+        OUT_OF_MEMORY,
+        OUTPUT,
+        WEIGHTS,
+        INTERNAL,
+        LOAD,
+        BAD_ARGUMENT,
+        PACKAGE,
+        PACKAGE_VERSION,
+        PACKAGE_TARGET,
+        PACKAGE_ENTRY,
+        PACKAGE_SIGNATURE,
+    ];
 }
 
 /// A failure of loading or running. The executable and the session stay usable.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RunError {
+pub struct Error {
     /// `E0123`: the code of the source site, or one of [`code`].
     pub code: Cow<'static, str>,
     /// The failed op of the model, or an entry's input, output or weight. Empty if the whole call
@@ -40,12 +65,17 @@ pub struct RunError {
     pub values: Vec<i64>,
 }
 
-impl RunError {
+impl Error {
     pub fn new(code: &'static str, op: impl Into<String>, message: impl Into<String>) -> Self {
         Self { code: Cow::Borrowed(code), op: op.into(), message: message.into(), dims: Vec::new(), values: Vec::new() }
     }
 
-    /// Returns true if the message names [`RunError::op`] itself, or if there is no op to name.
+    /// Returns the code: `E0901`.
+    pub fn code(&self) -> &str {
+        &self.code
+    }
+
+    /// Returns true if the message names [`Error::op`] itself, or if there is no op to name.
     pub fn is_named(&self) -> bool {
         self.op.is_empty() || self.message.contains(&format!("`{}`", self.op))
     }
@@ -59,13 +89,13 @@ impl RunError {
     }
 }
 
-impl fmt::Display for RunError {
+impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.code, self.message)
     }
 }
 
-impl std::error::Error for RunError {}
+impl std::error::Error for Error {}
 
 /// The reason why a device could not allocate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

@@ -7,12 +7,12 @@ use crate::{
     bind::bind,
     call::{Call, CallState},
     device::Device,
-    error::{RunError, code},
+    error::{Error, code},
     failure::Failure,
     gemm::GemmDispatch,
     library::Library,
     meta::{EntryMeta, ModuleMeta},
-    session::Session,
+    session_state::SessionState,
     tensor::{OutputAllocator, OutputError, TensorRef},
     weights::{Prepared, Weight, WeightSet, WeightState},
 };
@@ -39,7 +39,7 @@ pub struct Code {
 
 impl Code {
     /// Takes the entries that the metadata names from a library.
-    pub fn from_library(library: Arc<Library>, meta: &ModuleMeta) -> Result<Self, RunError> {
+    pub fn from_library(library: Arc<Library>, meta: &ModuleMeta) -> Result<Self, Error> {
         let entries = meta.entries.iter().map(|entry| library.entry(&entry.symbol)).collect::<Result<_, _>>()?;
         let prepare = meta.prepare.iter().map(|symbol| library.entry(symbol)).collect::<Result<_, _>>()?;
         Ok(Self { entries, prepare, _library: Some(library) })
@@ -72,7 +72,7 @@ pub struct Executable {
     meta: Arc<ModuleMeta>,
     options: ExecutableOptions,
     weights: ArcSwap<WeightSet>,
-    idle: Mutex<Vec<Session>>,
+    idle: Mutex<Vec<SessionState>>,
     calls: AtomicU64,
     peak_arena: AtomicUsize,
 }
@@ -85,7 +85,7 @@ impl Executable {
         meta: Arc<ModuleMeta>,
         weights: Vec<Weight>,
         options: ExecutableOptions,
-    ) -> Result<Self, RunError> {
+    ) -> Result<Self, Error> {
         Self::with_prepared(device, code, meta, weights, options, None)
     }
 
@@ -98,7 +98,7 @@ impl Executable {
         weights: Vec<Weight>,
         options: ExecutableOptions,
         prepared: Option<Prepared>,
-    ) -> Result<Self, RunError> {
+    ) -> Result<Self, Error> {
         check_meta(&code, &meta)?;
         let weights = prepare(&device, &code, &meta, weights, &options, prepared)?;
         Ok(Self {
@@ -118,10 +118,10 @@ impl Executable {
     pub fn run(
         &self,
         entry: usize,
-        session: &mut Session,
+        session: &mut SessionState,
         inputs: &[TensorRef<'_>],
         outputs: &mut dyn OutputAllocator,
-    ) -> Result<(), RunError> {
+    ) -> Result<(), Error> {
         self.calls.fetch_add(1, Ordering::Relaxed);
         self.run_uncounted(entry, session, inputs, outputs)
     }
@@ -130,16 +130,16 @@ impl Executable {
     pub fn run_uncounted(
         &self,
         entry: usize,
-        session: &mut Session,
+        session: &mut SessionState,
         inputs: &[TensorRef<'_>],
         outputs: &mut dyn OutputAllocator,
-    ) -> Result<(), RunError> {
+    ) -> Result<(), Error> {
         let (Some(&function), Some(meta)) = (self.code.entries.get(entry), self.meta.entries.get(entry)) else {
             let message = format!("the module has {} entries, no number {entry}", self.meta.entries.len());
-            return Err(RunError::internal(message));
+            return Err(Error::internal(message));
         };
         if session.device.kind() != self.device.kind() {
-            return Err(RunError::internal(format!(
+            return Err(Error::internal(format!(
                 "a session of device {} for one of {}",
                 session.device.name(),
                 self.device.name()
@@ -158,7 +158,7 @@ impl Executable {
 
     /// Replaces all weights: checks them, runs the `prepare` entries on them, then swaps. Running
     /// calls keep the old weights; on an error the old weights stay.
-    pub fn refresh(&self, weights: Vec<Weight>) -> Result<(), RunError> {
+    pub fn refresh(&self, weights: Vec<Weight>) -> Result<(), Error> {
         let weights = prepare(&self.device, &self.code, &self.meta, weights, &self.options, None)?;
         self.weights.store(Arc::new(weights));
         Ok(())
@@ -175,8 +175,8 @@ impl Executable {
     }
 
     /// Opens a session for this executable.
-    pub fn session(&self) -> Session {
-        let mut session = Session::new(&self.device);
+    pub fn session(&self) -> SessionState {
+        let mut session = SessionState::new(&self.device);
         if let Some(threads) = self.options.threads {
             session.limit_threads(threads);
         }
@@ -184,7 +184,7 @@ impl Executable {
     }
 
     /// Runs `body` with an idle session, or a new one. Never waits for another caller.
-    pub fn with_session<R>(&self, body: impl FnOnce(&mut Session) -> R) -> R {
+    pub fn with_session<R>(&self, body: impl FnOnce(&mut SessionState) -> R) -> R {
         // `try_lock`: in a forked child another thread may hold the lock for ever.
         let idle = self.idle.try_lock().ok().and_then(|mut idle| idle.pop());
         let mut session = idle.unwrap_or_else(|| self.session());
@@ -227,18 +227,18 @@ impl Executable {
 }
 
 /// Checks the properties of metadata that later code relies on.
-fn check_meta(code: &Code, meta: &ModuleMeta) -> Result<(), RunError> {
+fn check_meta(code: &Code, meta: &ModuleMeta) -> Result<(), Error> {
     let counts = (code.entries.len(), code.prepare.len());
     if counts != (meta.entries.len(), meta.prepare.len()) {
-        return Err(RunError::internal(format!("code with {counts:?} entries and prepare entries for other metadata")));
+        return Err(Error::internal(format!("code with {counts:?} entries and prepare entries for other metadata")));
     }
     if let Some(blob) = meta.blobs.iter().find(|blob| blob.prepare >= meta.prepare.len()) {
-        return Err(RunError::internal(format!("blob `{}` is filled by no prepare entry", blob.name)));
+        return Err(Error::internal(format!("blob `{}` is filled by no prepare entry", blob.name)));
     }
     for entry in &meta.entries {
         let bad = entry.outputs.iter().find(|output| output.alias.is_some_and(|input| input >= entry.inputs.len()));
         if let Some(output) = bad {
-            return Err(RunError::internal(format!("output `{}` of `{}` aliases no input", output.name, entry.name)));
+            return Err(Error::internal(format!("output `{}` of `{}` aliases no input", output.name, entry.name)));
         }
     }
     Ok(())
@@ -252,11 +252,11 @@ fn prepare(
     weights: Vec<Weight>,
     options: &ExecutableOptions,
     prepared: Option<Prepared>,
-) -> Result<WeightSet, RunError> {
+) -> Result<WeightSet, Error> {
     let is_prepared = prepared.is_some();
     let mut set = WeightSet::new(device, meta, weights, prepared)?;
     if !is_prepared {
-        let mut session = Session::new(device);
+        let mut session = SessionState::new(device);
         if let Some(threads) = options.threads {
             session.limit_threads(threads);
         }
@@ -274,13 +274,13 @@ fn prepare(
 /// Calls a function with the session's descriptors.
 fn call(
     function: EntryFn,
-    session: &mut Session,
+    session: &mut SessionState,
     (weights, gemm): (&WeightSet, Option<&GemmDispatch>),
     meta: &ModuleMeta,
     entry: &EntryMeta,
     allocator: &mut dyn OutputAllocator,
-) -> Result<(), RunError> {
-    let Session { arena, queue, profile, descriptors, device, nontemporal_bytes } = session;
+) -> Result<(), Error> {
+    let SessionState { arena, queue, profile, descriptors, device, nontemporal_bytes } = session;
     let inputs = if descriptors.inputs.is_empty() { ptr::null() } else { descriptors.inputs.as_ptr() };
     let outputs = if descriptors.outputs.is_empty() { ptr::null_mut() } else { descriptors.outputs.as_mut_ptr() };
     let queue = queue.as_mut();
@@ -300,16 +300,16 @@ fn call(
 }
 
 /// Checks that every output was made, and reports those that alias an input to the caller.
-fn finish_outputs(entry: &EntryMeta, outputs: &[Tensor], allocator: &mut dyn OutputAllocator) -> Result<(), RunError> {
+fn finish_outputs(entry: &EntryMeta, outputs: &[Tensor], allocator: &mut dyn OutputAllocator) -> Result<(), Error> {
     for (index, (meta, output)) in entry.outputs.iter().zip(outputs).enumerate() {
         if output.flags & FLAG_WRITTEN == 0 {
-            return Err(RunError::internal(format!("`{}` made no output {index} (`{}`)", entry.name, meta.name)));
+            return Err(Error::internal(format!("`{}` made no output {index} (`{}`)", entry.name, meta.name)));
         }
         if output.flags & FLAG_ALIAS == 0 {
             continue;
         }
         let Some(input) = meta.alias else {
-            return Err(RunError::internal(format!("output {index} (`{}`) of `{}` must not alias", meta.name, entry.name)));
+            return Err(Error::internal(format!("output {index} (`{}`) of `{}` must not alias", meta.name, entry.name)));
         };
         let rank = meta.dims.len();
         // SAFETY: the contract of aliasing outputs: sizes are the session's array of `rank` values,
@@ -320,7 +320,7 @@ fn finish_outputs(entry: &EntryMeta, outputs: &[Tensor], allocator: &mut dyn Out
             if output.strides.is_null() { view } else { view.strides(slice::from_raw_parts(output.strides, rank)) }
         };
         allocator.alias(index, input, view).map_err(|OutputError(message)| {
-            RunError::new(code::OUTPUT, &meta.name, format!("output {index} (`{}`): {message}", meta.name))
+            Error::new(code::OUTPUT, &meta.name, format!("output {index} (`{}`): {message}", meta.name))
         })?;
     }
     Ok(())

@@ -3,7 +3,7 @@
 
 use crate::{
     device::{Fault, LaunchFailure},
-    error::{AllocError, RunError, code},
+    error::{AllocError, Error, code},
     meta::{EntryMeta, ModuleMeta, Site},
 };
 use std::borrow::Cow;
@@ -28,39 +28,39 @@ pub(crate) enum Failure {
 }
 
 impl Failure {
-    pub(crate) fn into_error(self, meta: &ModuleMeta, entry: &EntryMeta) -> RunError {
+    pub(crate) fn into_error(self, meta: &ModuleMeta, entry: &EntryMeta) -> Error {
         match self {
             Failure::Site { number, values } => at_site(meta, number, values),
-            Failure::Arena { bytes, cause } => RunError::out_of_memory("temporary memory", bytes, &cause),
-            Failure::Launch(LaunchFailure::Scratch { bytes, cause }) => RunError::out_of_memory("kernel scratch", bytes, &cause),
-            Failure::Launch(LaunchFailure::Units(units)) => RunError::internal(format!("a launch of {units} units")),
+            Failure::Arena { bytes, cause } => Error::out_of_memory("temporary memory", bytes, &cause),
+            Failure::Launch(LaunchFailure::Scratch { bytes, cause }) => Error::out_of_memory("kernel scratch", bytes, &cause),
+            Failure::Launch(LaunchFailure::Units(units)) => Error::internal(format!("a launch of {units} units")),
             Failure::Launch(LaunchFailure::Fault(fault)) => from_kernel(meta, fault),
             Failure::Output { index, message } => {
                 let name = entry.outputs.get(index).map_or("", |output| &output.name);
-                RunError::new(code::OUTPUT, name, format!("output {index} (`{name}`): {message}"))
+                Error::new(code::OUTPUT, name, format!("output {index} (`{name}`): {message}"))
             }
-            Failure::Internal(message) => RunError::internal(message),
+            Failure::Internal(message) => Error::internal(message),
         }
     }
 }
 
-fn from_kernel(meta: &ModuleMeta, fault: Fault) -> RunError {
+fn from_kernel(meta: &ModuleMeta, fault: Fault) -> Error {
     let Ok(number) = u32::try_from(fault.status) else {
-        return RunError::internal(format!("a kernel returned status {}", fault.status));
+        return Error::internal(format!("a kernel returned status {}", fault.status));
     };
     let count = meta.site(number).map_or(0, |site| site.kernel_values).min(fault.values.len());
     at_site(meta, number, fault.values[..count].to_vec())
 }
 
-fn at_site(meta: &ModuleMeta, number: u32, values: Vec<i64>) -> RunError {
+fn at_site(meta: &ModuleMeta, number: u32, values: Vec<i64>) -> Error {
     match meta.site(number) {
         Some(site) => located(site, values),
-        None => RunError::internal(format!("a failure at source site {number}, which the module does not have")),
+        None => Error::internal(format!("a failure at source site {number}, which the module does not have")),
     }
 }
 
-fn located(site: &Site, values: Vec<i64>) -> RunError {
-    RunError {
+fn located(site: &Site, values: Vec<i64>) -> Error {
+    Error {
         code: Cow::Owned(site.code.clone()),
         op: site.op.clone(),
         message: site.message(&values),

@@ -3,7 +3,7 @@
 use crate::{
     device::Block,
     devices::host_device,
-    error::{AllocError, RunError},
+    error::{AllocError, Error},
     tensor::{OutputAllocator, OutputError, TensorRef, bytes_of},
 };
 use disc_abi::DType;
@@ -37,8 +37,8 @@ element!(f32 => F32, f64 => F64, i8 => I8, u8 => U8, i16 => I16, u16 => U16, i32
 
 impl HostTensor {
     /// Makes a tensor of zeros.
-    pub fn zeros(dtype: DType, sizes: &[i64]) -> Result<Self, RunError> {
-        let fail = |cause| RunError::out_of_memory("a host tensor", format_args!("{sizes:?} {dtype}"), &cause);
+    pub fn zeros(dtype: DType, sizes: &[i64]) -> Result<Self, Error> {
+        let fail = |cause| Error::out_of_memory("a host tensor", format_args!("{sizes:?} {dtype}"), &cause);
         let bytes = bytes_of(dtype, sizes).ok_or(AllocError::Size).map_err(fail)?;
         let memory = Block::new(&host_device(), bytes).map_err(fail)?;
         // SAFETY: fresh memory of this size.
@@ -47,11 +47,11 @@ impl HostTensor {
     }
 
     /// Makes a tensor of these elements, in row-major order; their number must be that of `sizes`.
-    pub fn new<T: Element>(sizes: &[i64], elements: &[T]) -> Result<Self, RunError> {
+    pub fn new<T: Element>(sizes: &[i64], elements: &[T]) -> Result<Self, Error> {
         let mut tensor = Self::zeros(T::DTYPE, sizes)?;
         if tensor.bytes != size_of_val(elements) {
             let message = format!("{} elements for a tensor of sizes {sizes:?}", elements.len());
-            return Err(RunError::new(crate::error::code::BAD_INPUT, "a host tensor", message));
+            return Err(Error::new(crate::error::code::BAD_INPUT, "a host tensor", message));
         }
         tensor.elements_mut()?.copy_from_slice(elements);
         Ok(tensor)
@@ -76,14 +76,14 @@ impl HostTensor {
     }
 
     /// Returns the elements in row-major order; an error for another dtype.
-    pub fn elements<T: Element>(&self) -> Result<&[T], RunError> {
+    pub fn elements<T: Element>(&self) -> Result<&[T], Error> {
         self.check_dtype::<T>()?;
         // SAFETY: initialised, aligned memory of this many elements; `Element` admits every bit
         // pattern.
         Ok(unsafe { slice::from_raw_parts(self.memory.at().cast(), self.bytes / size_of::<T>()) })
     }
 
-    pub fn elements_mut<T: Element>(&mut self) -> Result<&mut [T], RunError> {
+    pub fn elements_mut<T: Element>(&mut self) -> Result<&mut [T], Error> {
         self.check_dtype::<T>()?;
         // SAFETY: as above, borrowed mutably.
         Ok(unsafe { slice::from_raw_parts_mut(self.memory.at().cast(), self.bytes / size_of::<T>()) })
@@ -111,12 +111,12 @@ impl HostTensor {
         true
     }
 
-    fn check_dtype<T: Element>(&self) -> Result<(), RunError> {
+    fn check_dtype<T: Element>(&self) -> Result<(), Error> {
         if T::DTYPE == self.dtype {
             return Ok(());
         }
         let message = format!("the tensor has dtype {}, not {}", self.dtype, T::DTYPE);
-        Err(RunError::new(crate::error::code::BAD_INPUT, "a host tensor", message))
+        Err(Error::new(crate::error::code::BAD_INPUT, "a host tensor", message))
     }
 }
 
@@ -129,10 +129,11 @@ pub struct HostOutputs {
 /// One output of a call.
 pub enum HostOutput {
     Fresh(HostTensor),
-    /// A view of this input's memory: its offset in bytes, its sizes, and its strides unless
+    /// A view of this input's memory: its address, its sizes, and its strides unless
     /// contiguous.
     Alias {
         input: usize,
+        dtype: DType,
         data: *mut u8,
         sizes: Vec<i64>,
         strides: Option<Vec<i64>>,
@@ -185,7 +186,10 @@ impl OutputAllocator for HostOutputs {
 
     fn alias(&mut self, index: usize, input: usize, view: TensorRef<'_>) -> Result<(), OutputError> {
         let strides = view.given_strides().map(<[i64]>::to_vec);
-        self.put(index, HostOutput::Alias { input, data: view.data().cast(), sizes: view.sizes().to_vec(), strides });
+        self.put(
+            index,
+            HostOutput::Alias { input, dtype: view.dtype(), data: view.data().cast(), sizes: view.sizes().to_vec(), strides },
+        );
         Ok(())
     }
 }

@@ -3,7 +3,7 @@
 //! Invariants: nothing is written to a file system; a loaded library exports
 //! [`disc_abi::VERSION_SYMBOL`] with this runtime's version.
 
-use crate::error::{RunError, code};
+use crate::error::{Error, code};
 use disc_abi::{ABI_VERSION, EntryFn, VERSION_SYMBOL};
 use std::{
     ffi::{CStr, CString, c_void},
@@ -27,7 +27,7 @@ impl Library {
     ///
     /// # Safety
     /// As [`Library::load_file`].
-    pub unsafe fn load(bytes: &[u8]) -> Result<Self, RunError> {
+    pub unsafe fn load(bytes: &[u8]) -> Result<Self, Error> {
         let mut file = memory_file().map_err(|error| load_error(format!("no memory file for the library: {error}")))?;
         file.write_all(bytes).map_err(|error| load_error(format!("the library does not fit into memory: {error}")))?;
         // SAFETY: the caller's promise.
@@ -40,7 +40,7 @@ impl Library {
     /// The file is a shared object made by disc's compiler, and nobody changes it: its code will
     /// run in this process, and its entries keep the contract of [`disc_abi`] for the
     /// [`crate::ModuleMeta`] that they are used with.
-    pub unsafe fn load_file(file: File) -> Result<Self, RunError> {
+    pub unsafe fn load_file(file: File) -> Result<Self, Error> {
         let path = CString::new(format!("/proc/self/fd/{}", file.as_raw_fd())).expect("digits hold no NUL");
         // SAFETY: a NUL-terminated path; generated libraries have no constructors.
         let handle = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
@@ -51,7 +51,7 @@ impl Library {
     }
 
     /// Returns an entry or `prepare` entry by its symbol.
-    pub(crate) fn entry(&self, symbol: &str) -> Result<EntryFn, RunError> {
+    pub(crate) fn entry(&self, symbol: &str) -> Result<EntryFn, Error> {
         let address = self.symbol(symbol)?;
         // SAFETY: `load_file`'s caller promised that the library's entries have this type.
         Ok(unsafe { std::mem::transmute::<*mut c_void, EntryFn>(address.as_ptr()) })
@@ -62,14 +62,14 @@ impl Library {
         self.symbol(symbol).ok().map(|address| address.as_ptr() as usize)
     }
 
-    fn symbol(&self, name: &str) -> Result<NonNull<c_void>, RunError> {
+    fn symbol(&self, name: &str) -> Result<NonNull<c_void>, Error> {
         let c_name = CString::new(name).map_err(|_| load_error(format!("the symbol {name:?} holds a NUL")))?;
         // SAFETY: a live handle and a NUL-terminated name.
         let address = unsafe { libc::dlsym(self.handle.as_ptr(), c_name.as_ptr()) };
         NonNull::new(address).ok_or_else(|| load_error(format!("the library has no symbol `{name}`")))
     }
 
-    fn check_version(&self) -> Result<(), RunError> {
+    fn check_version(&self) -> Result<(), Error> {
         let word = self.symbol(VERSION_SYMBOL)?.cast::<u32>();
         // SAFETY: the contract: an aligned `u32` constant.
         let version = unsafe { word.read() };
@@ -107,8 +107,8 @@ fn memory_file() -> std::io::Result<File> {
     }
 }
 
-fn load_error(message: String) -> RunError {
-    RunError::new(code::LOAD, "library", message)
+fn load_error(message: String) -> Error {
+    Error::new(code::LOAD, "library", message)
 }
 
 fn last_error() -> String {

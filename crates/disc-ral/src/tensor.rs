@@ -1,6 +1,6 @@
 //! Borrows tensors of the caller as inputs, and allocates outputs through the caller.
 
-use crate::error::RunError;
+use crate::error::Error;
 use disc_abi::{DEVICE_CPU, DType};
 use std::{ffi::c_void, marker::PhantomData};
 
@@ -92,9 +92,9 @@ pub trait OutputAllocator {
 #[error("{0}")]
 pub struct OutputError(pub String);
 
-impl From<OutputError> for RunError {
+impl From<OutputError> for Error {
     fn from(error: OutputError) -> Self {
-        RunError::new(crate::error::code::OUTPUT, "", error.0)
+        Error::new(crate::error::code::OUTPUT, "", error.0)
     }
 }
 

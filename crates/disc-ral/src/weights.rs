@@ -6,7 +6,7 @@
 
 use crate::{
     device::{Block, Device},
-    error::{AllocError, RunError, code},
+    error::{AllocError, Error, code},
     gemm::PlainForms,
     host::HostTensor,
     meta::{ModuleMeta, WeightMeta},
@@ -37,6 +37,23 @@ impl Weight {
     /// executable's device, and not written to.
     pub unsafe fn borrowed(data: *const u8, dtype: DType, sizes: Vec<i64>, owner: Arc<dyn Any + Send + Sync>) -> Self {
         Self { data, dtype, sizes, _owner: owner }
+    }
+
+    pub fn dtype(&self) -> DType {
+        self.dtype
+    }
+
+    pub fn sizes(&self) -> &[i64] {
+        &self.sizes
+    }
+
+    /// Returns the elements as bytes: of host memory. Empty if they do not fit, or are missing.
+    pub fn bytes(&self) -> &[u8] {
+        match self.memory() {
+            // SAFETY: `borrowed` promises memory of the elements, which nobody writes to.
+            Some((data, bytes)) if bytes > 0 => unsafe { std::slice::from_raw_parts(data, bytes) },
+            _ => &[],
+        }
     }
 
     /// Returns the address and the number of bytes; `None` if that number does not fit, or if the
@@ -117,10 +134,10 @@ impl WeightSet {
         meta: &ModuleMeta,
         weights: Vec<Weight>,
         prepared: Option<Prepared>,
-    ) -> Result<Self, RunError> {
+    ) -> Result<Self, Error> {
         if weights.len() != meta.weights.len() {
             let message = format!("the module has {} weights, {} came", meta.weights.len(), weights.len());
-            return Err(RunError::new(code::WEIGHTS, "weights", message));
+            return Err(Error::new(code::WEIGHTS, "weights", message));
         }
         let mut set =
             Self { addresses: Vec::new(), plain: Vec::new(), blobs: None, plain_bytes: 0, forms: PlainForms::default() };
@@ -164,16 +181,17 @@ impl WeightSet {
         self.forms.release(sizes);
     }
 
-    fn place_blobs(&mut self, device: &Arc<dyn Device>, meta: &ModuleMeta, prepared: Option<Prepared>) -> Result<(), RunError> {
+    fn place_blobs(&mut self, device: &Arc<dyn Device>, meta: &ModuleMeta, prepared: Option<Prepared>) -> Result<(), Error> {
         let (offsets, total) = layout(meta)?;
         if let Some(prepared) = prepared {
             if prepared.bytes != total || prepared.data.is_null() || !prepared.data.addr().is_multiple_of(ALIGN) {
-                return Err(RunError::internal(format!("{} bytes of prepared weights for {total}", prepared.bytes)));
+                return Err(Error::internal(format!("{} bytes of prepared weights for {total}", prepared.bytes)));
             }
             self.blobs = Some(Arc::new(Blobs(Memory::Borrowed(prepared))));
         } else if total > 0 {
             let block = Block::new(device, total);
-            let block = block.map_err(|cause| RunError::out_of_memory("prepared weights", total, &cause))?;
+            let block = block.map_err(|cause| Error::out_of_memory("prepared weights", total, &cause))?;
+            clear_gaps(&block, meta, &offsets);
             self.blobs = Some(Arc::new(Blobs(Memory::Own(block))));
         }
         let base = self.blobs.as_ref().map_or(ptr::without_provenance(ALIGN), |blobs| blobs.at());
@@ -191,6 +209,12 @@ impl Blobs {
         }
     }
 
+    /// Returns the bytes of all blobs, with the gaps between them.
+    pub fn contents(&self) -> &[u8] {
+        // SAFETY: memory of this many bytes, which nobody writes to any more; gaps are zeros.
+        unsafe { std::slice::from_raw_parts(self.at(), self.bytes()) }
+    }
+
     /// Returns the number of bytes, gaps between blobs included.
     pub fn bytes(&self) -> usize {
         match &self.0 {
@@ -200,15 +224,25 @@ impl Blobs {
     }
 }
 
+/// Writes zeros between the blobs, so that all bytes have a value.
+fn clear_gaps(block: &Block, meta: &ModuleMeta, offsets: &[usize]) {
+    let ends = offsets.iter().skip(1).copied().chain([block.bytes()]);
+    for ((&start, end), blob) in offsets.iter().zip(ends).zip(&meta.blobs) {
+        let filled = start + blob.bytes as usize;
+        // SAFETY: the range behind a blob and before the next one, within the block.
+        unsafe { block.at().add(filled).write_bytes(0, end.saturating_sub(filled)) };
+    }
+}
+
 /// Returns the offset of each blob, and the bytes of all.
-fn layout(meta: &ModuleMeta) -> Result<(Vec<usize>, usize), RunError> {
+fn layout(meta: &ModuleMeta) -> Result<(Vec<usize>, usize), Error> {
     let mut total = 0_usize;
     let mut offsets = Vec::with_capacity(meta.blobs.len());
     for blob in &meta.blobs {
         offsets.push(total);
         let bytes = usize::try_from(blob.bytes).ok().and_then(|bytes| bytes.checked_next_multiple_of(ALIGN));
         let end = bytes.and_then(|bytes| total.checked_add(bytes));
-        total = end.ok_or_else(|| RunError::out_of_memory("prepared weights", blob.bytes, &AllocError::Size))?;
+        total = end.ok_or_else(|| Error::out_of_memory("prepared weights", blob.bytes, &AllocError::Size))?;
     }
     Ok((offsets, total))
 }
@@ -253,8 +287,8 @@ impl WeightState {
     }
 }
 
-fn check(meta: &WeightMeta, weight: &Weight) -> Result<usize, RunError> {
-    let error = |message| RunError::new(code::WEIGHTS, &meta.name, format!("weight `{}` {message}", meta.name));
+fn check(meta: &WeightMeta, weight: &Weight) -> Result<usize, Error> {
+    let error = |message| Error::new(code::WEIGHTS, &meta.name, format!("weight `{}` {message}", meta.name));
     if (weight.dtype, &weight.sizes) != (meta.dtype, &meta.sizes) {
         let (dtype, sizes) = (weight.dtype, &weight.sizes);
         return Err(error(format!("must be {} of sizes {:?}, not {dtype} of sizes {sizes:?}", meta.dtype, meta.sizes)));
@@ -271,7 +305,7 @@ fn is_aligned(weight: &Weight) -> bool {
 }
 
 /// Copies a weight to aligned memory: some files store weights at odd offsets.
-fn copied(meta: &WeightMeta, weight: &Weight, bytes: usize) -> Result<Weight, RunError> {
+fn copied(meta: &WeightMeta, weight: &Weight, bytes: usize) -> Result<Weight, Error> {
     let mut tensor = HostTensor::zeros(meta.dtype, &meta.sizes)?;
     // SAFETY: the weight's memory is valid while its owner lives, which `weight` holds.
     tensor.bytes_mut().copy_from_slice(unsafe { std::slice::from_raw_parts(weight.data, bytes) });

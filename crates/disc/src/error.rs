@@ -1,6 +1,6 @@
 //! Defines the failures of compiling and running.
 use disc_ir::Diagnostic;
-use disc_ral::RunError;
+
 use std::fmt;
 
 /// A failure, with a code that docs/errors.md explains.
@@ -11,7 +11,7 @@ pub enum Error {
     /// The compiler failed, or an option cannot be used.
     Compile { code: &'static str, message: String },
     /// A call failed.
-    Run(RunError),
+    Run(disc_ral::Error),
 }
 
 impl Error {
@@ -99,8 +99,8 @@ impl From<Vec<Diagnostic>> for Error {
     }
 }
 
-impl From<RunError> for Error {
-    fn from(error: RunError) -> Self {
+impl From<disc_ral::Error> for Error {
+    fn from(error: disc_ral::Error) -> Self {
         Error::Run(error)
     }
 }

@@ -6,10 +6,7 @@ use crate::{
     tier::Tier,
     weights::{Constants, by_name, weights_by_name},
 };
-use disc_ral::{
-    EntryMeta, GemmDispatch, HostTensor, InputMeta, Library, ModuleMeta, OutputAllocator, RunError, Session, TensorRef, Weight,
-    check_overlaps, code,
-};
+use disc_ral::{Blobs, GemmDispatch, Library, ModuleMeta, OutputAllocator, SessionState, TensorRef, Weight, with_contiguous};
 use std::{collections::HashMap, sync::Arc};
 
 /// A compiled and loaded module: any number of threads may run it at once, each with a session of
@@ -64,6 +61,12 @@ impl Executable {
         Ok(Self { inner, constants, report: None, names: HashMap::new(), tier: None, prepared: Outcome::Off })
     }
 
+    /// Makes an executable of code that was loaded from a package.
+    pub fn from_loaded(inner: Arc<disc_ral::Executable>) -> Self {
+        let constants = Arc::new(Constants::new());
+        Self { inner, constants, report: None, names: HashMap::new(), tier: None, prepared: Outcome::Off }
+    }
+
     /// Runs entry number `entry`. Strided inputs are made contiguous first.
     ///
     /// # Errors
@@ -72,27 +75,18 @@ impl Executable {
     pub fn run(
         &self,
         entry: usize,
-        session: &mut Session,
+        session: &mut SessionState,
         inputs: &[TensorRef<'_>],
         outputs: &mut dyn OutputAllocator,
     ) -> Result<(), Error> {
-        if inputs.iter().all(TensorRef::is_contiguous) {
-            return self.run_dense(entry, session, inputs, outputs);
-        }
-        if let Some(entry) = self.meta().entries.get(entry) {
-            check_strided(entry, inputs)?;
-        }
-        let copies = inputs.iter().map(|input| if input.is_contiguous() { Ok(None) } else { contiguous(input).map(Some) });
-        let copies = copies.collect::<Result<Vec<_>, Error>>()?;
-        let dense: Vec<TensorRef<'_>> =
-            inputs.iter().zip(&copies).map(|(input, copy)| copy.as_ref().map_or(*input, HostTensor::as_input)).collect();
-        self.run_dense(entry, session, &dense, outputs)
+        let Some(meta) = self.meta().entries.get(entry) else { return self.run_dense(entry, session, inputs, outputs) };
+        with_contiguous(meta, inputs, |dense| self.run_dense(entry, session, dense, outputs))
     }
 
     fn run_dense(
         &self,
         entry: usize,
-        session: &mut Session,
+        session: &mut SessionState,
         inputs: &[TensorRef<'_>],
         outputs: &mut dyn OutputAllocator,
     ) -> Result<(), Error> {
@@ -108,7 +102,7 @@ impl Executable {
     }
 
     /// Runs `body` with a session from the executable's list of idle ones.
-    pub fn with_session<R>(&self, body: impl FnOnce(&mut Session) -> R) -> R {
+    pub fn with_session<R>(&self, body: impl FnOnce(&mut SessionState) -> R) -> R {
         self.inner.with_session(body)
     }
 
@@ -152,6 +146,11 @@ impl Executable {
         self.prepared
     }
 
+    /// Returns the prepared weights that calls read; `None` if there are none.
+    pub(crate) fn prepared_weights(&self) -> Option<Arc<Blobs>> {
+        self.inner.weight_state().prepared()
+    }
+
     pub fn calls(&self) -> u64 {
         self.inner.calls() + self.tier.as_ref().map_or(0, |tier| tier.hits())
     }
@@ -163,68 +162,5 @@ impl Executable {
     /// Returns the bytes of plain weights and of prepared ones.
     pub fn weight_bytes(&self) -> (usize, usize) {
         self.inner.weight_bytes()
-    }
-}
-
-/// Refuses strided inputs that would have to be copied back, and those that share memory with one
-/// that is written.
-fn check_strided(entry: &EntryMeta, inputs: &[TensorRef<'_>]) -> Result<(), Error> {
-    check_overlaps(entry, inputs)?;
-    let mut pairs = entry.inputs.iter().zip(inputs).enumerate();
-    match pairs.find(|(_, (meta, input))| meta.written && !input.is_contiguous()) {
-        None => Ok(()),
-        Some((index, (InputMeta { name, .. }, _))) => {
-            let message = format!("input {index} (`{name}`) is written by the model, and must be contiguous");
-            Err(RunError::new(code::BAD_INPUT, name, message).into())
-        }
-    }
-}
-
-/// Copies a tensor to contiguous memory.
-fn contiguous(input: &TensorRef<'_>) -> Result<HostTensor, Error> {
-    let strides = input.given_strides().expect("a contiguous tensor is not copied");
-    let mut copy = HostTensor::zeros(input.dtype(), input.sizes())?;
-    let size = input.dtype().size();
-    let from = Strided { base: input.data().cast::<u8>(), sizes: input.sizes(), strides, size };
-    from.copy(copy.bytes_mut());
-    Ok(copy)
-}
-
-struct Strided<'a> {
-    base: *const u8,
-    sizes: &'a [i64],
-    strides: &'a [i64],
-    /// Bytes of an element.
-    size: usize,
-}
-
-impl Strided<'_> {
-    fn copy(&self, to: &mut [u8]) {
-        let (Some((&inner, outer)), Some(&step)) = (self.sizes.split_last(), self.strides.last()) else { return };
-        let row = inner as usize * self.size;
-        let mut position = vec![0; outer.len()];
-        for target in to.chunks_exact_mut(row) {
-            let offset: i64 = position.iter().zip(self.strides).map(|(p, s)| p * s).sum();
-            self.copy_row(offset, step, target);
-            for (axis, &size) in outer.iter().enumerate().rev() {
-                position[axis] += 1;
-                if position[axis] < size {
-                    break;
-                }
-                position[axis] = 0;
-            }
-        }
-    }
-
-    fn copy_row(&self, offset: i64, step: i64, to: &mut [u8]) {
-        let size = self.size as i64;
-        for (i, element) in to.chunks_exact_mut(self.size).enumerate() {
-            // SAFETY: a `TensorRef` promises that every element its sizes and strides reach is
-            // valid memory.
-            unsafe {
-                let from = self.base.offset(((offset + i as i64 * step) * size) as isize);
-                std::ptr::copy_nonoverlapping(from, element.as_mut_ptr(), self.size);
-            }
-        }
     }
 }

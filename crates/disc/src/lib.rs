@@ -24,6 +24,7 @@ mod library;
 pub mod log;
 mod meta;
 mod options;
+pub mod package;
 mod report;
 pub mod stages;
 mod tier;

@@ -83,7 +83,12 @@ impl OutputAllocator for Ready {
 }
 
 /// Runs once. Returns the number of allocations of the call.
-fn run(executable: &disc::Executable, session: &mut disc::ral::Session, given: &[HostTensor; 2], outputs: &mut Ready) -> u64 {
+fn run(
+    executable: &disc::Executable,
+    session: &mut disc::ral::SessionState,
+    given: &[HostTensor; 2],
+    outputs: &mut Ready,
+) -> u64 {
     let references = given.each_ref().map(HostTensor::as_input);
     let before = ALLOCATIONS.get();
     executable.run(0, session, &references, outputs).unwrap_or_else(|error| panic!("{error}"));

@@ -73,4 +73,4 @@ class CompileError(Error):
 class PackageError(Error):
     """A package could not be written or read."""
 
-    default_code = "E0701"
+    default_code = "E0901"

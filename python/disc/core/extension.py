@@ -55,6 +55,32 @@ def compile_function(source, options: Options, threads: int | None, cache: str |
     return _extension().compile(source, chosen, cache=cache, cache_weights=keeps_weights(options))
 
 
+def export_package(
+    programs: Sequence[tuple],
+    path,
+    options: Options,
+    threads: int | None,
+    targets: Sequence[str],
+    ir: bool,
+    prepared: bool,
+    cache: str | None,
+) -> bytes | None:
+    """Compiles programs and writes them as one package; without a path, returns its bytes.
+
+    A program is ``(entry, source, weights, outputs, structure)``: ``source`` a builder or text,
+    ``outputs`` rows of name, ``"output"`` or ``"input"``, and index, ``structure`` JSON or None.
+    """
+    chosen = {**options.for_compiler(), "threads": threads}
+    return _extension().export_package(
+        list(programs), path, chosen, targets=list(targets), ir=ir, prepared=prepared, cache=cache
+    )
+
+
+def open_package(source, verify: str, require_signature):
+    """Opens the package in a file, or in bytes."""
+    return _extension().Package(source, verify=verify, require_signature=require_signature)
+
+
 def partition(rows: Sequence[tuple], fewest: int | None) -> list[tuple[bool, list[int]]]:
     """Partitions a graph in program order into steps, each a cluster or a node of the framework.
 

@@ -96,6 +96,16 @@ impl X86Level {
             Self::V4 => "x86-64-v4",
         }
     }
+
+    /// The features that the level adds to the one below, in the words of `std::arch`. LAHF is not
+    /// among them: every CPU with SSE4.2 has it.
+    fn adds(self) -> &'static [&'static str] {
+        match self {
+            Self::V2 => &["cmpxchg16b", "popcnt", "sse3", "ssse3", "sse4.1", "sse4.2"],
+            Self::V3 => &["avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "lzcnt", "movbe"],
+            Self::V4 => &["avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"],
+        }
+    }
 }
 
 impl X86Extension {
@@ -165,6 +175,20 @@ impl Target {
             Self::Nvptx { .. } | Self::Amdgpu { .. } => {
                 Err(TargetError::OtherKind { target: self.to_string(), host: std::env::consts::ARCH })
             }
+        }
+    }
+
+    /// The architecture and the features that a CPU must have to run code of this target, in the
+    /// words of `std::arch`; `None` for a GPU.
+    pub fn needs(&self) -> Option<(&'static str, Vec<&'static str>)> {
+        match self {
+            Self::X86(x86) => {
+                let levels = X86Level::ALL.into_iter().filter(|level| *level <= x86.level);
+                let features = levels.flat_map(|level| level.adds().iter().copied());
+                Some(("x86_64", features.chain(x86.extensions.iter().map(|e| e.name())).collect()))
+            }
+            Self::AArch64 => Some(("aarch64", Vec::new())),
+            Self::Nvptx { .. } | Self::Amdgpu { .. } => None,
         }
     }
 

@@ -139,11 +139,9 @@ codes! {
         /// none. Use `torch.no_grad()`.
         E0610 = "gradients asked for";
     }
-    "Arguments and packages" {
+    "Arguments" {
         /// An argument of a function of disc that is not acceptable.
         E0700 = "bad argument";
-        /// A package is damaged, or of another version.
-        E0701 = "bad package";
     }
     "This installation" {
         /// A feature that this version of disc does not have yet; ROADMAP.md lists the plans.
@@ -151,6 +149,21 @@ codes! {
         /// The compiled extension of the Python package is missing, or its compiler failed on a
         /// model that it should accept.
         E0802 = "broken installation";
+    }
+    "Packages" {
+        /// A file that is no package, or a damaged one: cut off, changed, or with entries that a
+        /// package does not have. The message names the entry.
+        E0901 = "damaged package";
+        /// The package is in a newer format than this version of disc reads.
+        E0902 = "newer package";
+        /// The package has no code for this processor, or none for the target that was asked for.
+        E0903 = "no code for this target";
+        /// The package has no entry of this name.
+        E0904 = "no such entry";
+        /// A signature is required, and it is missing or wrong; or a key cannot be read.
+        E0905 = "bad signature";
+        /// A model that cannot be exported: torch runs a part of it, or a call changes it.
+        E0906 = "cannot be exported";
     }
 }
 

@@ -7,7 +7,7 @@ use disc_ral::*;
 use std::ptr;
 
 /// Runs an entry that fails, twice, then a good one with the same session. Returns the error.
-fn fails(function: disc_abi::EntryFn) -> RunError {
+fn fails(function: disc_abi::EntryFn) -> Error {
     let x = HostTensor::new(&[2, 3], &[1.0_f32; 6]).unwrap();
     let bad = executable(function, double_meta(), vec![site("E0123", "`B` is {0}, expected {1}", 2)]);
     let good = executable(double, double_meta(), Vec::new());

@@ -40,7 +40,7 @@ pub(crate) fn plain(function: EntryFn) -> Executable {
 }
 
 /// Runs entry 0. Returns its outputs.
-pub(crate) fn run(executable: &Executable, session: &mut Session, inputs: &[TensorRef<'_>]) -> Result<HostOutputs, RunError> {
+pub(crate) fn run(executable: &Executable, session: &mut SessionState, inputs: &[TensorRef<'_>]) -> Result<HostOutputs, Error> {
     let mut outputs = HostOutputs::new();
     executable.run(0, session, inputs, &mut outputs)?;
     Ok(outputs)

@@ -53,7 +53,7 @@ fn compile(version: u32) -> Vec<u8> {
     bytes
 }
 
-fn add_one(symbol: &str, library: Library) -> Result<Executable, RunError> {
+fn add_one(symbol: &str, library: Library) -> Result<Executable, Error> {
     let mut meta = entry("add one", vec![input("x", DType::F32, &["N"])], vec![output("y", DType::F32, &["N"])]);
     meta.symbol = symbol.into();
     let meta = Arc::new(ModuleMeta { entries: vec![meta], ..ModuleMeta::default() });

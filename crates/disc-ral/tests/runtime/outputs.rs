@@ -46,7 +46,7 @@ fn outputs_alias_the_input_that_was_written() {
     let outputs = executable.with_session(|session| run(&executable, session, &[x.as_written_input()])).unwrap();
     assert_eq!(x.elements::<f32>().unwrap(), [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
     for (index, expected) in [vec![2, 3], vec![6]].into_iter().enumerate() {
-        let Some(HostOutput::Alias { input: 0, data: at, sizes, strides: None }) = outputs.get(index) else {
+        let Some(HostOutput::Alias { input: 0, data: at, sizes, strides: None, .. }) = outputs.get(index) else {
             panic!("output {index} does not alias input 0")
         };
         assert_eq!((*at, sizes), (data, &expected));

@@ -64,7 +64,7 @@ fn weights(value: f32) -> Vec<Weight> {
     vec![w.into(), HostTensor::new(&[], &[value]).unwrap().into()]
 }
 
-fn load(weights: Vec<Weight>, release_weights: bool) -> Result<Executable, RunError> {
+fn load(weights: Vec<Weight>, release_weights: bool) -> Result<Executable, Error> {
     // SAFETY: the functions belong to this metadata.
     let code = unsafe { Code::from_functions(vec![read as EntryFn], vec![pack as EntryFn]) };
     Executable::new(

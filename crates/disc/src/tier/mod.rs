@@ -20,7 +20,7 @@ mod version;
 use crate::{Artifact, Error, Options, Specializations, Specialize, compile::Source};
 use arc_swap::ArcSwap;
 use disc_ir::Symbol;
-use disc_ral::{HostTensor, OutputAllocator, Session, TensorRef, Weight, bytes_of};
+use disc_ral::{HostTensor, OutputAllocator, SessionState, TensorRef, Weight, bytes_of};
 use heat::Heat;
 use shape::{Pattern, Signature};
 use std::{
@@ -120,7 +120,7 @@ impl Tier {
     pub(crate) fn run(
         self: &Arc<Self>,
         entry: usize,
-        session: &mut Session,
+        session: &mut SessionState,
         inputs: &[TensorRef<'_>],
         outputs: &mut dyn OutputAllocator,
     ) -> Result<(), Error> {

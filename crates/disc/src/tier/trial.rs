@@ -4,7 +4,7 @@
 //! change the order in which a sum is added up; then the bits differ, and the choice of code would
 //! show in the results.
 use crate::Error;
-use disc_ral::{Executable, HostOutput, HostOutputs, HostTensor, Session, TensorRef};
+use disc_ral::{Executable, HostOutput, HostOutputs, HostTensor, SessionState, TensorRef};
 use std::time::{Duration, Instant};
 
 /// Time for the comparison of speeds.
@@ -24,7 +24,7 @@ pub(super) enum Found {
 /// Runs entry `entry` of `general` against the one entry of `special`.
 pub(super) fn run(general: &Executable, entry: usize, special: &Executable, inputs: &[HostTensor]) -> Result<Found, Error> {
     let references: Vec<TensorRef<'_>> = inputs.iter().map(HostTensor::as_input).collect();
-    let mut session = Session::new(general.device());
+    let mut session = SessionState::new(general.device());
     session.limit_threads(1);
     let (mut expected, mut found) = (HostOutputs::new(), HostOutputs::new());
     let count = general.meta().entries[entry].outputs.len();
@@ -43,7 +43,7 @@ pub(super) fn run(general: &Executable, entry: usize, special: &Executable, inpu
     Ok(Found::Ratio(slow.as_secs_f64() / fast.as_secs_f64().max(1e-9)))
 }
 
-fn time(call: impl FnOnce() -> Result<(), disc_ral::RunError>) -> Result<Duration, Error> {
+fn time(call: impl FnOnce() -> Result<(), disc_ral::Error>) -> Result<Duration, Error> {
     let start = Instant::now();
     call()?;
     Ok(start.elapsed())

@@ -13,7 +13,7 @@ use crate::{
 };
 use disc_ir::Symbol;
 use disc_passes::tensor::specialize::specialize;
-use disc_ral::{Executable, HostTensor, OutputAllocator, Session, TensorRef, WeightState};
+use disc_ral::{Executable, HostTensor, OutputAllocator, SessionState, TensorRef, WeightState};
 use std::{
     collections::BTreeMap,
     sync::{
@@ -48,7 +48,7 @@ impl Version {
 
     pub(super) fn run(
         &self,
-        session: &mut Session,
+        session: &mut SessionState,
         inputs: &[TensorRef<'_>],
         outputs: &mut dyn OutputAllocator,
     ) -> Result<(), Error> {

@@ -5,7 +5,7 @@
 use disc::{
     Error, Executable, Options, Target,
     ir::{Code, DType, Diagnostic, Module, interp::Tensor},
-    ral::{HostOutput, HostOutputs, HostTensor, Session, Weight},
+    ral::{HostOutput, HostOutputs, HostTensor, SessionState, Weight},
 };
 use disc_filetests::{Compiled, Program, Weights};
 
@@ -62,7 +62,7 @@ impl Program for Loaded {
         };
         let references: Vec<_> = held.iter_mut().zip(written).map(borrow).collect();
         let mut outputs = HostOutputs::new();
-        let run = |session: &mut Session| {
+        let run = |session: &mut SessionState| {
             session.nontemporal_from(NONTEMPORAL_BYTES);
             self.0.run(position, session, &references, &mut outputs)
         };

@@ -18,7 +18,7 @@ from ...core.options import Options
 from ...core.progress import Progress
 from ..pytree.parameters import Parameters
 from . import ladder
-from .entry import EagerEntry, Entry, GraphEntry, Refused, refreshed
+from .entry import CompiledEntry, EagerEntry, Entry, GraphEntry, Refused, refreshed
 from .forms import Form, Forms
 from .variants import Variants
 from .verify import Verification
@@ -157,6 +157,10 @@ class Dispatcher:
     def entries(self) -> list[Entry]:
         """All that was compiled, in order."""
         return [entry for form in self.forms.held for entry in form.entries]
+
+    def compiled_entries(self) -> list[CompiledEntry]:
+        """Those of them that disc compiled whole."""
+        return [entry for entry in self.entries() if isinstance(entry, CompiledEntry)]
 
     def overflow(self) -> list[Entry]:
         """The entry of the forms beyond the most, if there are some."""

@@ -106,6 +106,8 @@ class CompiledEntry(GraphEntry):
     def __init__(self, request, call: Call, captured: CapturedProgram, executable, report: dict):
         super().__init__(call, report)
         self.executable = executable
+        #: The program, for ``disc.save``.
+        self.captured = captured
         #: None for a module whose calls change nothing.
         self.state = State.of(request.original, captured.program, captured.arguments.tensor_names)
         self._weights = [(name, t.detach()) for name, t in captured.program.weights]

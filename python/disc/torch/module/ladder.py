@@ -187,6 +187,12 @@ def _whole(request: Request, stage) -> CompiledEntry:
     return CompiledEntry(request, Call(request.module, captured), captured, executable, report)
 
 
+def whole_program(request: Request) -> CapturedProgram:
+    """The whole module as a program; raises what keeps it from being one."""
+    asked = capture_cache.look_up(request.module, request.args, request.kwargs, request.dims, None)
+    return _captured(asked, request)
+
+
 def _captured(asked: capture_cache.Lookup, request: Request) -> CapturedProgram:
     """The program of a module: from the cache, or by tracing."""
     stored = asked.found

@@ -3,7 +3,7 @@
 use super::run::{executable, host_tensor, lowered, parse, run};
 use disc_codegen::target::Target;
 use disc_ir::interp::Tensor;
-use disc_ral::{Executable, HostOutputs, RunError};
+use disc_ral::{Error, Executable, HostOutputs};
 use std::collections::BTreeMap;
 
 fn load(text: &str) -> Executable {
@@ -16,7 +16,7 @@ fn ones(dims: &[i64]) -> Tensor {
 }
 
 fn refused(executable: &Executable, inputs: &[Tensor], code: &str, message: &str) {
-    let error: RunError = run(executable, inputs).unwrap_err();
+    let error: Error = run(executable, inputs).unwrap_err();
     assert_eq!((&*error.code, error.message.as_str()), (code, message));
 }
 

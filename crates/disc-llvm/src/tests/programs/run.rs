@@ -7,8 +7,8 @@ use disc_codegen::{
 use disc_ir::{DType, Function, FunctionKind, Module, TensorType, interp::Tensor};
 use disc_passes::{buffers::plan_buffers, fusion::fuse, pass::PassCx};
 use disc_ral::{
-    BlobMeta, Code, Cpu, EntryMeta, Executable, ExecutableOptions, HostOutputs, HostTensor, InputMeta, Library, ModuleMeta,
-    OutputMeta, RunError, Site, Weight, WeightMeta,
+    BlobMeta, Code, Cpu, EntryMeta, Error, Executable, ExecutableOptions, HostOutputs, HostTensor, InputMeta, Library,
+    ModuleMeta, OutputMeta, Site, Weight, WeightMeta,
 };
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -39,7 +39,7 @@ pub(super) fn executable(program: &Program, target: &Target, weights: &BTreeMap<
 }
 
 /// Runs `@main`.
-pub(super) fn run(executable: &Executable, inputs: &[Tensor]) -> Result<Vec<Tensor>, RunError> {
+pub(super) fn run(executable: &Executable, inputs: &[Tensor]) -> Result<Vec<Tensor>, Error> {
     let entry = executable.meta().entry("main").unwrap();
     let tensors: Vec<HostTensor> = inputs.iter().map(host_tensor).collect();
     let inputs: Vec<_> = tensors.iter().map(HostTensor::as_input).collect();

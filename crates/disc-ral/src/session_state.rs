@@ -12,7 +12,7 @@ use disc_abi::Tensor;
 use std::sync::Arc;
 
 /// The resources of one caller: one call at a time; any number of sessions at once.
-pub struct Session {
+pub struct SessionState {
     pub(crate) device: Arc<dyn Device>,
     pub(crate) arena: Arena,
     pub(crate) queue: Box<dyn Queue>,
@@ -34,7 +34,7 @@ pub(crate) struct Descriptors {
 // session.
 unsafe impl Send for Descriptors {}
 
-impl Session {
+impl SessionState {
     pub fn new(device: &Arc<dyn Device>) -> Self {
         Self {
             device: Arc::clone(device),

@@ -1,0 +1,101 @@
+//! Copies strided tensors to contiguous memory, for code that reads contiguous ones alone.
+
+use crate::{
+    bind::check_overlaps,
+    error::{Error, code},
+    host::HostTensor,
+    meta::{EntryMeta, InputMeta},
+    tensor::TensorRef,
+};
+
+/// Runs `call` with contiguous inputs: those that are strided are copied first.
+///
+/// # Errors
+/// A strided input that the entry writes to, no memory, and the errors of `call`.
+pub fn with_contiguous<E: From<Error>>(
+    entry: &EntryMeta,
+    inputs: &[TensorRef<'_>],
+    call: impl FnOnce(&[TensorRef<'_>]) -> Result<(), E>,
+) -> Result<(), E> {
+    if inputs.iter().all(TensorRef::is_contiguous) {
+        return call(inputs);
+    }
+    check(entry, inputs)?;
+    let copies = inputs.iter().map(|input| (!input.is_contiguous()).then(|| Strided::of(input).to_contiguous()).transpose());
+    let copies = copies.collect::<Result<Vec<_>, Error>>()?;
+    let dense: Vec<TensorRef<'_>> =
+        inputs.iter().zip(&copies).map(|(input, copy)| copy.as_ref().map_or(*input, HostTensor::as_input)).collect();
+    call(&dense)
+}
+
+/// Refuses strided inputs that would have to be copied back, and those that share memory with one
+/// that is written.
+fn check(entry: &EntryMeta, inputs: &[TensorRef<'_>]) -> Result<(), Error> {
+    check_overlaps(entry, inputs)?;
+    let mut pairs = entry.inputs.iter().zip(inputs).enumerate();
+    match pairs.find(|(_, (meta, input))| meta.written && !input.is_contiguous()) {
+        None => Ok(()),
+        Some((index, (InputMeta { name, .. }, _))) => {
+            let message = format!("input {index} (`{name}`) is written by the model, and must be contiguous");
+            Err(Error::new(code::BAD_INPUT, name, message))
+        }
+    }
+}
+
+/// A tensor of any layout, to be copied.
+pub(crate) struct Strided<'a> {
+    tensor: TensorRef<'a>,
+}
+
+impl<'a> Strided<'a> {
+    pub(crate) fn of(tensor: &TensorRef<'a>) -> Self {
+        Self { tensor: *tensor }
+    }
+
+    /// Returns a copy in row-major order.
+    ///
+    /// # Errors
+    /// No memory.
+    pub(crate) fn to_contiguous(&self) -> Result<HostTensor, Error> {
+        let mut copy = HostTensor::zeros(self.tensor.dtype(), self.tensor.sizes())?;
+        let bytes = copy.bytes_mut();
+        if self.tensor.is_contiguous() {
+            // SAFETY: a `TensorRef` promises that its elements are valid memory.
+            unsafe { bytes.as_mut_ptr().copy_from_nonoverlapping(self.tensor.data().cast(), bytes.len()) };
+        } else {
+            self.copy(bytes);
+        }
+        Ok(copy)
+    }
+
+    fn copy(&self, to: &mut [u8]) {
+        let sizes = self.tensor.sizes();
+        let strides = self.tensor.given_strides().unwrap_or_default();
+        let (Some((&inner, outer)), Some(&step)) = (sizes.split_last(), strides.last()) else { return };
+        let row = inner as usize * self.tensor.dtype().size();
+        let mut position = vec![0; outer.len()];
+        for target in to.chunks_exact_mut(row.max(1)) {
+            let offset: i64 = position.iter().zip(strides).map(|(p, s)| p * s).sum();
+            self.copy_row(offset, step, target);
+            for (axis, &size) in outer.iter().enumerate().rev() {
+                position[axis] += 1;
+                if position[axis] < size {
+                    break;
+                }
+                position[axis] = 0;
+            }
+        }
+    }
+
+    fn copy_row(&self, offset: i64, step: i64, to: &mut [u8]) {
+        let (base, size) = (self.tensor.data().cast::<u8>(), self.tensor.dtype().size());
+        for (i, element) in to.chunks_exact_mut(size).enumerate() {
+            // SAFETY: a `TensorRef` promises that every element its sizes and strides reach is
+            // valid memory.
+            unsafe {
+                let from = base.offset(((offset + i as i64 * step) * size as i64) as isize);
+                std::ptr::copy_nonoverlapping(from, element.as_mut_ptr(), size);
+            }
+        }
+    }
+}

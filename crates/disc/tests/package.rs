@@ -1,0 +1,159 @@
+//! Writes packages and runs them with the runtime alone.
+use disc::{
+    Options,
+    package::{EntryView, ExportOptions, Program, export, export_bytes},
+    ral::{Error, HostTensor, OpenOptions, Package, Session, SessionOptions, Source, Tensor, WEIGHTS, Weight, code},
+};
+use std::sync::Arc;
+
+const LINEAR: &str = "
+weight @w : tensor<3x2xf32>
+func @main(%x: tensor<[B]x3xf32>) -> tensor<[B]x2xf32> {
+  %w = weight @w : tensor<3x2xf32>
+  %y = dot_general %x, %w, contracting_dims = [1] x [0] : (tensor<[B]x3xf32>, tensor<3x2xf32>) -> tensor<[B]x2xf32>
+  return %y : tensor<[B]x2xf32>
+}";
+
+const SCALED: &str = "
+weight @w : tensor<3x2xf32>
+weight @c = dense<[2.0, 2.0]> : tensor<2xf32>
+func @main(%x: tensor<[B]x2xf32>) -> tensor<[B]x2xf32> {
+  %c = weight @c : tensor<2xf32>
+  %b = broadcast_in_dim %c, dims = [1] : (tensor<2xf32>) -> tensor<[B]x2xf32>
+  %y = multiply %x, %b : tensor<[B]x2xf32>
+  return %y : tensor<[B]x2xf32>
+}";
+
+fn weights() -> Vec<(String, Weight)> {
+    let w = HostTensor::new(&[3, 2], &[1.0_f32, 2.0, 3.0, 4.0, 5.0, 6.0]).unwrap();
+    vec![("w".into(), w.into())]
+}
+
+fn program(text: &str, name: &str) -> Program {
+    let view = EntryView { name: name.into(), outputs: vec![("y".into(), Source::Output(0))], structure: None };
+    Program { module: disc::parse(text).unwrap(), weights: weights(), entry: Some(view) }
+}
+
+fn packed(settings: &ExportOptions) -> Vec<u8> {
+    export_bytes(vec![program(LINEAR, "linear"), program(SCALED, "scaled")], &Options::default(), settings).unwrap()
+}
+
+fn everything() -> ExportOptions {
+    ExportOptions { ir: true, prepared: true, ..ExportOptions::default() }
+}
+
+fn open(bytes: &[u8]) -> Result<Package, Error> {
+    Package::from_bytes(bytes, &OpenOptions::default())
+}
+
+#[test]
+fn entries_share_one_weight_table_and_run_at_any_size() {
+    let package = open(&packed(&everything())).unwrap();
+    assert_eq!(package.weights().unwrap().len(), 1);
+    assert!(package.part("program.disc").is_some());
+    let mut session = Session::new(&package, SessionOptions { threads: Some(1), ..SessionOptions::default() }).unwrap();
+    for rows in [0, 1, 5] {
+        let x: Vec<f32> = (0..rows * 3).map(|i| i as f32).collect();
+        let y = session.run("linear", &[Tensor::new(&[rows, 3], &x).unwrap()]).unwrap();
+        let expected: Vec<f32> =
+            x.chunks(3).flat_map(|x| [x[0] + 3.0 * x[1] + 5.0 * x[2], 2.0 * x[0] + 4.0 * x[1] + 6.0 * x[2]]).collect();
+        assert_eq!((y[0].sizes(), y[0].elements::<f32>().unwrap()), (&[rows, 2][..], &expected[..]));
+        let scaled = session.run("scaled", &y).unwrap();
+        let doubled: Vec<f32> = expected.iter().map(|x| 2.0 * x).collect();
+        assert_eq!(scaled[0].elements::<f32>().unwrap(), doubled);
+    }
+}
+
+#[test]
+fn results_go_to_memory_of_the_caller() {
+    let package = open(&packed(&everything())).unwrap();
+    let mut session = Session::new(&package, SessionOptions::default()).unwrap();
+    let x = [1.0_f32, 0.0, 0.0];
+    let inputs = [Tensor::new(&[1, 3], &x).unwrap()];
+    let mut memory = [0.0_f32; 4];
+    let mut outputs = [Tensor::new_mut(&[2, 2], &mut memory).unwrap()];
+    session.run_into("linear", &inputs, &mut outputs).unwrap();
+    assert_eq!(outputs[0].sizes(), [1, 2]);
+    assert_eq!(memory[..2], [1.0, 2.0]);
+    let mut small = [Tensor::zeros(disc::ral::DType::F32, &[1]).unwrap()];
+    assert_eq!(session.run_into("linear", &inputs, &mut small).unwrap_err().code(), code::OUTPUT);
+    let mut whole = [Tensor::zeros(disc::ral::DType::I64, &[2]).unwrap()];
+    assert!(session.run_into("linear", &inputs, &mut whole).unwrap_err().message.contains("output 0 (`y`) is f32"));
+}
+
+#[test]
+fn wrong_calls_name_what_was_expected_and_the_next_call_works() {
+    let package = open(&packed(&everything())).unwrap();
+    let mut session = Session::new(&package, SessionOptions::default()).unwrap();
+    let refused = session.run("other", &[]).unwrap_err();
+    assert_eq!(refused.code(), code::PACKAGE_ENTRY);
+    assert!(refused.to_string().contains("no entry `other`: it has `linear`, `scaled`"));
+    let wrong = Tensor::new(&[1, 2], &[0.0_f32; 2]).unwrap();
+    assert!(session.run("linear", &[wrong]).unwrap_err().to_string().contains("`x`"));
+    assert!(session.run("linear", &[]).unwrap_err().to_string().contains("expects 1 inputs (x), 0 came"));
+    assert!(session.run("linear", &[Tensor::new(&[1, 3], &[0.0_f32; 3]).unwrap()]).is_ok());
+}
+
+#[test]
+fn every_kind_of_damage_is_refused_by_name() {
+    let bytes = packed(&everything());
+    let manifest = open(&bytes).unwrap().manifest().clone();
+    for step in 1..400 {
+        let mut damaged = bytes.clone();
+        let at = step * 7919 % bytes.len();
+        damaged[at] ^= 1 << (step % 8);
+        let error = open(&damaged).expect_err(&format!("byte {at}"));
+        let names = manifest.parts.keys().any(|name| error.message.contains(name.as_str()));
+        assert!(names || error.message.contains("manifest.json") || error.message.contains("package"), "{error}");
+    }
+    let error = open(&bytes[..bytes.len() / 2]).unwrap_err().to_string();
+    assert!(error.contains("truncated"), "{error}");
+}
+
+#[test]
+fn a_newer_format_and_another_target_are_refused_by_name() {
+    let bytes = packed(&everything());
+    let asked = OpenOptions { target: Some("x86-64-v9".into()), ..OpenOptions::default() };
+    let error = Package::from_bytes(&bytes, &asked).unwrap_err();
+    assert_eq!(error.code(), code::PACKAGE_TARGET);
+    assert!(error.message.contains("no code for `x86-64-v9`: it has `"), "{error}");
+}
+
+#[test]
+fn levels_of_one_package_agree() {
+    let host = disc::Target::host().unwrap().to_string();
+    let runs = |level: &&str| level.parse::<disc::Target>().unwrap().check_host().is_ok();
+    let levels: Vec<String> = ["x86-64-v2", "x86-64-v3"].iter().filter(|level| runs(level)).map(ToString::to_string).collect();
+    let mut targets = levels.clone();
+    if !targets.contains(&host) {
+        targets.push(host.clone());
+    }
+    let settings = ExportOptions { targets, prepared: true, ir: false };
+    let bytes = packed(&settings);
+    assert_eq!(open(&bytes).unwrap().target().name, host);
+    for level in levels {
+        let package = Package::from_bytes(&bytes, &OpenOptions { target: Some(level), ..OpenOptions::default() }).unwrap();
+        let mut session = Session::new(&package, SessionOptions::default()).unwrap();
+        let y = session.run("linear", &[Tensor::new(&[1, 3], &[1.0_f32, 1.0, 1.0]).unwrap()]).unwrap();
+        assert_eq!(y[0].elements::<f32>().unwrap(), [9.0, 12.0]);
+    }
+}
+
+#[test]
+fn a_file_is_replaced_when_it_is_complete_and_its_weights_are_shared() {
+    let folder = std::env::temp_dir().join(format!("disc-package-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let path = folder.join("model.discpkg");
+    for _ in 0..2 {
+        export(vec![program(LINEAR, "main")], &path, &Options::default(), &everything()).unwrap();
+    }
+    assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 1);
+    let options = OpenOptions { cache: Some(folder.join("cache")), ..OpenOptions::default() };
+    let package = Package::open_with(&path, &options).unwrap();
+    assert!(folder.join("cache/packages").read_dir().unwrap().next().is_some());
+    let one = Arc::as_ptr(&package.executable(None).unwrap());
+    assert_eq!(one, Arc::as_ptr(&package.clone().executable(Some("cpu")).unwrap()));
+    assert_eq!(package.executable(Some("cuda:0")).err().unwrap().code(), code::BAD_ARGUMENT);
+    assert!(package.part(WEIGHTS).unwrap().as_ptr().addr().is_multiple_of(64));
+    std::fs::remove_dir_all(&folder).unwrap();
+}

@@ -1,0 +1,204 @@
+"""``Package``: a compiled model in a file, for programs that have NumPy and no framework."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from . import extension, structure
+from .errors import DimError, Error, PackageError
+
+
+@dataclass(frozen=True)
+class Port:
+    """An input or an output: name, dtype as text (``"f32"``), dims (ints or text).
+
+    >>> name, dtype, dims = Port("x", "f32", ("B", 768))
+    >>> dims
+    ('B', 768)
+    """
+
+    name: str
+    dtype: str
+    dims: tuple[int | str, ...]
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter((self.name, self.dtype, self.dims))
+
+
+class Entry:
+    """A function of a package. Called with tensors of NumPy, torch, or anything with
+    ``__dlpack__``, in the order of ``inputs`` or by name; tensors are read in place.
+
+    A written input (``written``) is changed in the caller's array. Results are NumPy arrays, or
+    tensors of torch if an input is one: a single output comes bare, several as a tuple; a package
+    of ``disc.save`` gives them the structure that the model returns.
+    """
+
+    def __init__(self, package: Package, description: dict[str, Any], device: str | None):
+        self.name: str = description["name"]
+        self.inputs = [_port(row) for row in description["inputs"]]
+        self.outputs = [_port(row) for row in description["outputs"]]
+        #: Names of the inputs that a call writes to.
+        self.written = [row[0] for row in description["inputs"] if row[3]]
+        #: Facts about the dims, as text.
+        self.facts: list[str] = description["facts"]
+        self._sources = [(row[3], row[4]) for row in description["outputs"]]
+        self._structure = json.loads(description["structure"]) if description["structure"] else None
+        self._device = device
+        self._package = package
+        self._executable = None
+
+    def __call__(self, *args, **kwargs):
+        """Runs the entry; raises disc.Error for inputs that do not fit."""
+        inputs = self._inputs(args, kwargs)
+        made = self.load().run(inputs)
+        outputs = [made[i] if kind == "output" else _copied(inputs[i]) for kind, i in self._sources]
+        if self._structure is not None:
+            return structure.build(self._structure["result"], outputs)
+        return outputs[0] if len(outputs) == 1 else tuple(outputs)
+
+    def load(self):
+        """Loads code and weights, which the first call does otherwise."""
+        if self._executable is None:
+            self._executable = self._package._native.executable(self.name, self._device)
+        return self._executable
+
+    def _inputs(self, args: tuple, kwargs: dict[str, Any]) -> list[Any]:
+        if self._structure is not None:
+            return self._nested(args, kwargs)
+        names = [port.name for port in self.inputs]
+        if len(args) > len(names):
+            raise self._error(f"{len(args)} inputs came")
+        given = dict(zip(names, args, strict=False))
+        for name, value in kwargs.items():
+            if name not in names:
+                raise self._error(f"there is no input {name}")
+            if name in given:
+                raise self._error(f"{name} is given by position and by name")
+            given[name] = value
+        missing = [name for name in names if name not in given]
+        if missing:
+            raise self._error(f"{', '.join(missing)} is missing")
+        return [given[name] for name in names]
+
+    def _nested(self, args: tuple, kwargs: dict[str, Any]) -> list[Any]:
+        """The inputs of a call with nested arguments."""
+        form = self._structure
+        assert form is not None
+        given = dict(zip(form["parameters"], args, strict=False))
+        if len(args) > len(form["parameters"]) or given.keys() & kwargs.keys():
+            raise self._error("other arguments came")
+        given |= kwargs
+        leaves: dict[int, Any] = {}
+        for name, description in form["arguments"].items():
+            if name not in given and description["kind"] == "constant":
+                continue
+            if name not in given:
+                raise self._error(f"{name} is missing")
+            structure.flatten(description, given.pop(name), leaves, name)
+        for name, value in given.items():
+            default = form["defaults"].get(name, ...)
+            if type(value) is not type(default) or value != default:
+                raise self._error(f"{name} was not given when the model was compiled")
+        return [leaves[i] for i in range(len(leaves))]
+
+    def fits(self, args: tuple, kwargs: dict[str, Any]) -> bool:
+        """Returns true if a call has the structure of this saved form."""
+        if self._structure is None:
+            return False
+        try:
+            inputs = self._inputs(args, kwargs)
+        except Error:
+            return False
+        ranks = [len(port.dims) for port in self.inputs]
+        return all(len(getattr(x, "shape", ())) == rank for x, rank in zip(inputs, ranks, strict=True))
+
+    def _error(self, came: str) -> Error:
+        names = ", ".join(port.name for port in self.inputs)
+        return Error(f"`{self.name}` expects {names}: {came}", code="E0601", op=self.name)
+
+    def __repr__(self) -> str:
+        def listed(ports: Sequence[Port]) -> str:
+            return ", ".join(f"{p.name}: {p.dtype}[{', '.join(map(str, p.dims))}]" for p in ports)
+
+        return f"<disc entry {self.name}({listed(self.inputs)}) -> ({listed(self.outputs)})>"
+
+
+class Package:
+    """A compiled model that ``disc.load`` opened.
+
+    ``package(...)`` runs its only entry, ``main``, or the one that ``entry`` named;
+    ``package["decode"](...)`` runs another. Any number of threads may call it at once.
+    """
+
+    def __init__(self, native, device: str | None, entry: str | None):
+        self._native = native
+        #: The entries by name.
+        self.entries: dict[str, Entry] = {row["name"]: Entry(self, row, device) for row in native.entries()}
+        #: The target whose code was picked, such as ``x86-64-v3``.
+        self.target: str = native.target
+        self._default = self[entry] if entry is not None else None
+
+    def __getitem__(self, name: str) -> Entry:
+        if name not in self.entries:
+            have = ", ".join(f"`{known}`" for known in self.entries)
+            raise PackageError(f"the package has no entry `{name}`: it has {have}", code="E0904", op=name)
+        return self.entries[name]
+
+    def __call__(self, *args, **kwargs):
+        """Runs the default entry; of a saved model with several forms, the one that fits."""
+        if self._default is not None:
+            return self._default(*args, **kwargs)
+        if len(self.entries) == 1:
+            return next(iter(self.entries.values()))(*args, **kwargs)
+        fitting = [entry for entry in self.entries.values() if entry.fits(args, kwargs)]
+        for entry in fitting[:-1]:
+            try:
+                return entry(*args, **kwargs)
+            except DimError:
+                continue
+        return (fitting[-1] if fitting else self["main"])(*args, **kwargs)
+
+    def __reduce__(self):
+        raise Error("an open package cannot be pickled: send its path", code="E0700")
+
+    def __repr__(self) -> str:
+        return f"<disc package for {self.target}: {', '.join(self.entries)}>"
+
+
+def load(
+    path,
+    *,
+    device: str | None = None,
+    entry: str | None = None,
+    verify: bool | str = True,
+    require_signature=None,
+) -> Package:
+    """Opens a package; needs NumPy alone.
+
+    ``device`` is where it runs (``disc.devices()``), ``entry`` the one that ``package(...)`` calls.
+    All but the weights is verified each time; ``verify=True`` reads the weights when a file is seen
+    first or has changed, ``"all"`` each time, ``False`` never. ``require_signature`` is the path of
+    a public ed25519 key in PEM: a package that its owner did not sign is refused.
+
+    Raises ``disc.PackageError`` that names the damaged part, the version or the missing target.
+    """
+    words = {True: "first seen", False: "off", "all": "all"}
+    if verify not in words:
+        raise Error(f"verify is {verify!r}, expected True, False or 'all'", code="E0700")
+    native = extension.open_package(path, words[verify], require_signature)
+    return Package(native, device, entry)
+
+
+def _port(row: Sequence[Any]) -> Port:
+    dims = tuple(int(dim) if dim.isdigit() else dim for dim in row[2])
+    return Port(row[0], row[1], dims)
+
+
+def _copied(value: Any) -> Any:
+    """A result that is an input: never the caller's own array."""
+    copy = getattr(value, "clone", None) or getattr(value, "copy", None)
+    return copy() if copy is not None else value

@@ -1,0 +1,176 @@
+"""Packages: written from torch modules, opened with NumPy alone."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import disc
+import numpy as np
+import pytest
+import torch
+from disc.core import structure
+
+
+class Cell(torch.nn.Module):
+    """Two inputs, a nested result, and a tied weight."""
+
+    def __init__(self):
+        super().__init__()
+        self.first = torch.nn.Linear(8, 8)
+        self.second = torch.nn.Linear(8, 8)
+        self.second.weight = self.first.weight
+
+    def forward(self, x, scale=None):
+        y = torch.relu(self.first(x))
+        if scale is not None:
+            y = y * scale
+        return {"y": self.second(y), "parts": (y.sum(-1), x)}
+
+
+class Step(torch.nn.Module):
+    """Writes a row of a cache in place."""
+
+    def __init__(self, cell: Cell):
+        super().__init__()
+        self.cell = cell
+
+    def forward(self, x, cache, position):
+        cache.index_copy_(0, position, self.cell.first(x))
+        return cache.sum(0)
+
+
+@pytest.fixture
+def cell() -> Cell:
+    torch.manual_seed(0)
+    return Cell().eval()
+
+
+def test_a_package_runs_at_other_sizes_than_it_was_exported_with(cell, tmp_path):
+    path = tmp_path / "cell.discpkg"
+    disc.export(cell, (torch.randn(3, 8),), path)
+    package = disc.load(path)
+    entry = package.entries["main"]
+    assert [tuple(port) for port in entry.inputs] == [("x", "f32", (entry.inputs[0].dims[0], 8))]
+    for rows in (0, 1, 5):
+        x = torch.randn(rows, 8)
+        wanted = cell(x)
+        y, total, same = package(x.numpy())
+        assert isinstance(y, np.ndarray)
+        np.testing.assert_allclose(y, wanted["y"].detach().numpy(), atol=1e-5)
+        np.testing.assert_allclose(total, wanted["parts"][0].detach().numpy(), atol=1e-5)
+        np.testing.assert_array_equal(same, x.numpy())
+        assert isinstance(package(x)[0], torch.Tensor)
+
+
+def test_a_saved_module_takes_and_returns_what_the_module_does(cell, tmp_path):
+    example = (torch.randn(3, 8),)
+    fast = disc.optimize(cell, examples=[(example, {}), (example, {"scale": torch.ones(8)})])
+    disc.save(fast, tmp_path / "cell.discpkg")
+    package = disc.load(tmp_path / "cell.discpkg")
+    assert list(package.entries) == ["main", "main_2"]
+    x, scale = torch.randn(4, 8), torch.randn(8)
+    for kwargs in ({}, {"scale": scale}):
+        wanted = cell(x, **kwargs)
+        result = package(x.numpy(), **{name: t.numpy() for name, t in kwargs.items()})
+        assert list(result) == ["y", "parts"]
+        assert isinstance(result["parts"], tuple)
+        np.testing.assert_allclose(result["y"], wanted["y"].detach().numpy(), atol=1e-5)
+    with pytest.raises(disc.Error, match="x is missing"):
+        package()
+
+
+def test_two_entries_share_weights_and_a_cache_is_written_in_place(cell):
+    package_bytes = disc.export(
+        {
+            "prefill": (cell, (torch.randn(3, 8),)),
+            "decode": (Step(cell), (torch.randn(1, 8), torch.zeros(6, 8), torch.tensor([2]))),
+        }
+    )
+    package = disc.load(package_bytes)
+    names = [name for name, _, _ in package._native.weights()]
+    assert sorted(names) == ["first.bias", "first.weight", "second.bias"]
+    cache = np.zeros((4, 8), np.float32)
+    x = np.ones((1, 8), np.float32)
+    total = package["decode"](x, cache, np.array([3]))
+    np.testing.assert_allclose(total, cache.sum(0), atol=1e-6)
+    with torch.no_grad():
+        np.testing.assert_allclose(cache[3], cell.first(torch.ones(8)).numpy(), atol=1e-6)
+    assert not cache[:3].any()
+    frozen = np.zeros((4, 8), np.float32)
+    frozen.flags.writeable = False
+    with pytest.raises(disc.Error, match=r"cache.*read-only"):
+        package["decode"](x, frozen, np.array([3]))
+    with pytest.raises(disc.PackageError, match="no entry `other`: it has `prefill`, `decode`"):
+        package["other"]
+
+
+def test_weights_are_stored_bit_for_bit_and_readable(cell, tmp_path):
+    import zipfile
+
+    from safetensors.numpy import load
+
+    path = tmp_path / "cell.discpkg"
+    disc.export(cell, (torch.randn(3, 8),), path)
+    with zipfile.ZipFile(path) as archive:
+        assert archive.testzip() is None
+        info = archive.getinfo("weights.safetensors")
+        assert info.compress_type == zipfile.ZIP_STORED
+        found = load(archive.read("weights.safetensors"))
+    for name, value in found.items():
+        assert value.tobytes() == cell.state_dict()[name].numpy().tobytes()
+
+
+def test_what_cannot_be_exported_says_why(tmp_path):
+    class Factors(torch.nn.Module):
+        def forward(self, x):
+            return torch.linalg.svdvals(x)
+
+    with pytest.raises(disc.UnsupportedOp, match="svd"):
+        disc.export(Factors(), (torch.randn(4, 4),), tmp_path / "x.discpkg")
+    norm = torch.nn.BatchNorm1d(4).train()
+    with pytest.raises(disc.PackageError, match=r"change .*running_mean"):
+        disc.export(norm, (torch.randn(3, 4),), tmp_path / "x.discpkg")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_damaged_file_names_the_entry(cell, tmp_path):
+    path = tmp_path / "cell.discpkg"
+    whole = disc.export(cell, (torch.randn(3, 8),))
+    path.write_bytes(whole[:-200])
+    with pytest.raises(disc.PackageError, match=r"cell\.discpkg.*truncated"):
+        disc.load(path)
+    at = whole.index(cell.first.weight.detach().numpy().tobytes()) + 5
+    path.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
+    with pytest.raises(disc.PackageError, match=r"weights\.safetensors.*damaged"):
+        disc.load(path)
+    with pytest.raises(disc.PackageError, match="no package"):
+        disc.load(__file__)
+    with pytest.raises(disc.PackageError, match="cannot be read"):
+        disc.load(tmp_path / "missing.discpkg")
+
+
+def test_a_package_needs_no_torch(cell, tmp_path):
+    path = tmp_path / "cell.discpkg"
+    disc.export(cell, (torch.randn(3, 8),), path)
+    program = f"""
+import sys, numpy as np, disc
+package = disc.load({str(path)!r})
+y, *_ = package(np.ones((2, 8), np.float32))
+assert "torch" not in sys.modules
+print(y.shape)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=tmp_path)
+    assert done.stdout.strip() == "(2, 8)", done.stderr
+
+
+def test_records_become_dicts_unless_their_class_is_loaded():
+    description = {
+        "kind": "record",
+        "type": "no.such.module:Thing",
+        "keys": ["a"],
+        "items": [{"kind": "leaf", "index": 0}],
+    }
+    assert structure.build(description, [3]) == {"a": 3}
+    named = {**description, "type": "os:system"}
+    assert structure.build(named, ["true"]) == {"a": "true"}
