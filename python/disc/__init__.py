@@ -15,6 +15,7 @@ from .core.errors import CompileError, DimError, Error, PackageError, ShapeError
 from .core.options import Options
 
 if TYPE_CHECKING:
+    from .core.capturing import capture
     from .core.extension import devices
     from .core.loaded import Package, load
     from .core.package import clear_cache
@@ -37,6 +38,7 @@ __all__ = [
     "Report",
     "ShapeError",
     "UnsupportedOp",
+    "capture",
     "check",
     "clear_cache",
     "devices",
@@ -57,6 +59,7 @@ _LAZY = {
     "OptimizedModule": "torch.module.optimized",
     "report": "core.report",
     "Report": "core.report",
+    "capture": "core.capturing",
     "check": "torch.check",
     "CheckResult": "torch.check",
     "export": "torch.export",

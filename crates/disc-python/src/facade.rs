@@ -3,7 +3,7 @@
 use crate::errors::Failure;
 
 pub(crate) use disc::{
-    Artifact, Error, Executable, Options, Report, SetError, Specializations, VariantReport, background, cache, compile,
+    Artifact, Error, Executable, Options, Report, SetError, Specializations, VariantReport, background, cache, capture, compile,
     compile_text, devices, package, parse,
 };
 

@@ -7,6 +7,7 @@
 //! Invariant: an op of the IR never needs a change here, everything is generic over the op table.
 mod cache;
 mod call;
+mod capture;
 mod cli;
 mod compile;
 mod errors;
@@ -41,6 +42,7 @@ fn _disc(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(ir::ops, module)?)?;
     module.add_function(wrap_pyfunction!(compile::compile, module)?)?;
     module.add_function(wrap_pyfunction!(compile::devices, module)?)?;
+    module.add_function(wrap_pyfunction!(capture::write_capture, module)?)?;
     module.add_function(wrap_pyfunction!(package::export_package, module)?)?;
     module.add_function(wrap_pyfunction!(partition::partition, module)?)?;
     module.add_function(wrap_pyfunction!(call::load_code, module)?)?;

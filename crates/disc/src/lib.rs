@@ -16,6 +16,7 @@
 //! Invariants: nothing here panics or ends the process, whatever the input: a panic of the compiler
 //! becomes [`Error::Compile`], and the next call works.
 pub mod cache;
+pub mod capture;
 mod compile;
 mod dump;
 mod error;
@@ -27,6 +28,7 @@ mod options;
 pub mod package;
 mod report;
 pub mod stages;
+mod tensor_file;
 mod tier;
 mod weights;
 

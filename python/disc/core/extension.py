@@ -76,6 +76,22 @@ def export_package(
     )
 
 
+def write_capture(path, source, inputs, weights, outputs, error: str | None, options: Options, threads):
+    """Writes one call of a program to a file; ``outputs`` are none if it failed."""
+    chosen = options.for_compiler()
+    _extension().write_capture(
+        path,
+        source,
+        list(inputs),
+        list(weights),
+        outputs=list(outputs),
+        error=error,
+        options=chosen,
+        target=chosen.get("target"),
+        threads=threads,
+    )
+
+
 def open_package(source, verify: str, require_signature):
     """Opens the package in a file, or in bytes."""
     return _extension().Package(source, verify=verify, require_signature=require_signature)

@@ -47,7 +47,8 @@ pub struct Part {
 }
 
 impl Part {
-    pub(crate) fn range(&self) -> Range<usize> {
+    /// Returns the bytes of the file that are its contents.
+    pub fn range(&self) -> Range<usize> {
         self.at..self.at + self.bytes
     }
 }
@@ -80,7 +81,7 @@ pub fn write(parts: &[NewPart<'_>], out: &mut dyn Write) -> io::Result<()> {
 ///
 /// # Errors
 /// Anything but the canonical form; the message names the part at fault.
-pub(super) fn parse(file: &[u8]) -> Result<Vec<Part>, Error> {
+pub fn parse(file: &[u8]) -> Result<Vec<Part>, Error> {
     let mut layout = Layout::default();
     while file.get(layout.end..layout.end + 4) != Some(&CENTRAL.to_le_bytes()) {
         let (name, bytes, crc) = read_header(file, &layout)?;
@@ -105,7 +106,7 @@ fn read_header(file: &[u8], layout: &Layout) -> Result<(String, usize, u32), Err
     let place = layout.parts.last().map_or_else(|| "package".into(), |part| part.name.clone());
     let cut = || match layout.parts.last() {
         Some(last) => fault(&last.name, "the file is truncated behind this entry"),
-        None => no_package("the file is truncated: it has not even one entry"),
+        None => no_package("the file is truncated: it has not even the entry `manifest.json`"),
     };
     let header = file.get(start..start + LOCAL_BYTES).ok_or_else(cut)?;
     if start == 0 && header[..4] != LOCAL.to_le_bytes() {

@@ -102,8 +102,8 @@ pub struct TargetInfo {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PartInfo {
     pub bytes: u64,
-    /// Of the contents, in hexadecimal.
-    pub sha256: String,
+    /// The BLAKE3 hash of the contents, in hexadecimal.
+    pub blake3: String,
 }
 
 impl InputInfo {

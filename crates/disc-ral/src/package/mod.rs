@@ -15,7 +15,7 @@ mod signature;
 mod tensor;
 mod weights_file;
 
-pub use archive::{NewPart, PART_ALIGN, Part, write as write_archive};
+pub use archive::{NewPart, PART_ALIGN, Part, parse as read_archive, write as write_archive};
 pub use features::has_feature;
 pub use manifest::{
     EntryInfo, FORMAT_VERSION, IR, InputInfo, MANIFEST, Manifest, OutputInfo, PartInfo, SIGNATURE, Source, TargetInfo, WEIGHTS,
@@ -35,7 +35,6 @@ use crate::{
     weights::{Prepared, Weight},
 };
 use open::Archive;
-use sha2::{Digest, Sha256};
 use std::{
     any::Any,
     collections::HashMap,
@@ -265,11 +264,14 @@ fn no_package(message: impl Into<String>) -> Error {
     Error::new(code::PACKAGE, "", message)
 }
 
-/// Returns the manifest's checksum of some bytes.
+/// Returns the manifest's checksum of some bytes: BLAKE3, which takes a tenth of the time of
+/// SHA-256 on processors without instructions for that.
 pub fn checksum(pieces: &[&[u8]]) -> String {
-    let mut hash = Sha256::new();
-    pieces.iter().for_each(|piece| hash.update(piece));
-    hexadecimal(&hash.finalize())
+    let mut hash = blake3::Hasher::new();
+    pieces.iter().for_each(|piece| {
+        hash.update(piece);
+    });
+    hash.finalize().to_hex().to_string()
 }
 
 /// Makes a tensor of bytes that is aligned as parts are.

@@ -150,8 +150,8 @@ impl Archive {
         let bytes = &self.data.bytes()[part.range()];
         check_crc(part, bytes)?;
         match self.manifest.parts.get(&part.name) {
-            Some(info) if info.sha256 != checksum(&[bytes]) => {
-                Err(fault(&part.name, "its contents are damaged: they have another SHA-256 than the manifest says"))
+            Some(info) if info.blake3 != checksum(&[bytes]) => {
+                Err(fault(&part.name, "its contents are damaged: they have another BLAKE3 hash than the manifest says"))
             }
             _ => Ok(()),
         }

@@ -3,7 +3,6 @@
 //! A file is known by its path, device and inode, size, times of change and manifest. Whoever can
 //! change a file and set its time of change, or write to the folder, could run code here anyway.
 
-use sha2::{Digest, Sha256};
 use std::{
     fs::{self, Metadata},
     os::unix::fs::MetadataExt,
@@ -19,14 +18,16 @@ impl Seen {
     /// Returns the note about a file with this manifest; it may not exist yet.
     pub(super) fn of(folder: &Path, file: &Path, metadata: &Metadata, manifest: &[u8]) -> Option<Self> {
         let path = fs::canonicalize(file).ok()?;
-        let mut hash = Sha256::new();
+        let mut hash = blake3::Hasher::new();
         hash.update(path.as_os_str().as_encoded_bytes());
-        let numbers = [metadata.dev(), metadata.ino(), metadata.len()];
-        numbers.iter().for_each(|number| hash.update(number.to_le_bytes()));
-        let times = [metadata.mtime(), metadata.mtime_nsec(), metadata.ctime(), metadata.ctime_nsec()];
-        times.iter().for_each(|time| hash.update(time.to_le_bytes()));
+        for number in [metadata.dev(), metadata.ino(), metadata.len()] {
+            hash.update(&number.to_le_bytes());
+        }
+        for time in [metadata.mtime(), metadata.mtime_nsec(), metadata.ctime(), metadata.ctime_nsec()] {
+            hash.update(&time.to_le_bytes());
+        }
         hash.update(manifest);
-        Some(Self { note: folder.join("packages").join(super::hexadecimal(&hash.finalize())) })
+        Some(Self { note: folder.join("packages").join(hash.finalize().to_hex().as_str()) })
     }
 
     pub(super) fn is_noted(&self) -> bool {

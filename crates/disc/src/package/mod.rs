@@ -2,9 +2,10 @@
 //! manifest into one file. docs/package.md describes the format; disc-ral reads it.
 
 mod merge;
-mod safetensors;
 
-use crate::{Artifact, Error, LibraryChoice, Options, Specialize, VERSION, compile, compile::guarded, weights::Constants};
+use crate::{
+    Artifact, Error, LibraryChoice, Options, Specialize, VERSION, compile, compile::guarded, tensor_file, weights::Constants,
+};
 use disc_ir::Module;
 use disc_ral::{
     Blobs, EntryInfo, EntryMeta, FORMAT_VERSION, IR, InputInfo, MANIFEST, Manifest, ModuleMeta, NewPart, OutputInfo, PartInfo,
@@ -128,7 +129,7 @@ impl Package {
 
     fn write(&self, out: &mut dyn Write) -> std::io::Result<()> {
         let weights: Vec<_> = self.weights.iter().map(|(name, weight)| plain(name, weight)).collect();
-        let (header, order) = safetensors::layout(&weights);
+        let (header, order) = tensor_file::layout(&weights);
         let constants: Vec<Vec<u8>> = self.targets.iter().map(Compiled::constants).collect();
         let mut parts: Vec<(String, Vec<&[u8]>)> = Vec::new();
         parts.extend(self.text.iter().map(|text| (IR.to_owned(), vec![text.as_bytes()])));
@@ -144,7 +145,7 @@ impl Package {
             parts.extend(blobs.map(|bytes| (target.info.prepared_weights(), vec![bytes])));
         }
         let info =
-            |pieces: &[&[u8]]| PartInfo { bytes: pieces.iter().map(|piece| piece.len() as u64).sum(), sha256: checksum(pieces) };
+            |pieces: &[&[u8]]| PartInfo { bytes: pieces.iter().map(|piece| piece.len() as u64).sum(), blake3: checksum(pieces) };
         let manifest = Manifest {
             format_version: FORMAT_VERSION,
             build: format!("disc {VERSION} ({})", &env!("DISC_BUILD_ID")[..16]),
@@ -159,8 +160,8 @@ impl Package {
     }
 }
 
-fn plain<'a>(name: &'a str, weight: &'a Weight) -> safetensors::Entry<'a> {
-    safetensors::Entry { name, dtype: weight.dtype(), sizes: weight.sizes(), bytes: weight.bytes() }
+fn plain<'a>(name: &'a str, weight: &'a Weight) -> tensor_file::Entry<'a> {
+    tensor_file::Entry { name, dtype: weight.dtype(), sizes: weight.sizes(), bytes: weight.bytes() }
 }
 
 impl Compiled {
@@ -199,13 +200,9 @@ impl Compiled {
             let Some(bytes) = constants.get(&weight.name) else { continue };
             let is_whole = weight.bytes() == Some(bytes.len());
             let sizes: &[i64] = if is_whole { &weight.sizes } else { &[] };
-            entries.push(safetensors::Entry { name: &weight.name, dtype: weight.dtype, sizes, bytes });
+            entries.push(tensor_file::Entry { name: &weight.name, dtype: weight.dtype, sizes, bytes });
         }
-        let (header, order) = safetensors::layout(&entries);
-        order.iter().fold(header, |mut file, &i| {
-            file.extend(entries[i].bytes);
-            file
-        })
+        tensor_file::write(&entries)
     }
 }
 

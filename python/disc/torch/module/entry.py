@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from ...core import capturing, extension
 from ...core.errors import CompileError, Error
 from ...core.report import collect
 from ..call import Call
@@ -17,6 +18,7 @@ from ..capture.captured_program import CapturedProgram
 from ..graph.weight_names import bytes_of
 from ..pytree.result import Result
 from ..state import State
+from ..threads import threads_of
 from ..weights import find_weight
 
 if TYPE_CHECKING:
@@ -106,6 +108,8 @@ class CompiledEntry(GraphEntry):
     def __init__(self, request, call: Call, captured: CapturedProgram, executable, report: dict):
         super().__init__(call, report)
         self.executable = executable
+        self._options = request.options
+        self._original = request.original
         #: The program, for ``disc.save``.
         self.captured = captured
         #: None for a module whose calls change nothing.
@@ -121,19 +125,48 @@ class CompiledEntry(GraphEntry):
     def run(self, args: tuple, kwargs: dict):
         tensors = self.tensors(args, kwargs)
         held = self._held(tensors) if self.state is not None else None
+        given = tensors if held is None else held.given
+        written = self._recorded(given) if capturing.active else None
         try:
-            outputs = self.executable.run(tensors if held is None else held.given)
+            outputs = self.executable.run(given)
         except Exception as error:
             # The native check is quick; the Python one says it in torch's words. It raises unless
             # the inputs are right.
             self.explain(tensors)
+            text = str(error)
+            capturing.write_failed(lambda path: self._write_call(path, given, (), text))
             if isinstance(error, Error):
                 raise
             raise CompileError(f"the compiled module failed: {error}") from error
+        if written is not None:
+            written(outputs)
         if held is not None:
             self.state.store(held, outputs)
             tensors = held.tensors
         return self._result.build(outputs, tensors)
+
+    def _recorded(self, given: list[torch.Tensor]) -> Callable[[list], None] | None:
+        """Writes a call, with its inputs as they are now, when its outputs are there; None if
+        nobody records the calls of this module.
+        """
+        recordings = [
+            r for r in capturing.recordings() if getattr(r.module, "original", None) is self._original()
+        ]
+        if not recordings:
+            return None
+        before = [t.detach().clone() for t in given]
+
+        def write(outputs: list) -> None:
+            for recording in recordings:
+                self._write_call(recording.next_path(), before, outputs, None)
+
+        return write
+
+    def _write_call(self, path, inputs, outputs, error: str | None) -> None:
+        options = self._options
+        extension.write_capture(
+            path, self.captured.source, inputs, self.weights(), outputs, error, options, threads_of(options)
+        )
 
     def _held(self, tensors: list):
         try:

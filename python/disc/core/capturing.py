@@ -1,0 +1,89 @@
+"""Writes calls of compiled code to files, to be run again anywhere: ``disc.capture``.
+
+``DISC_CAPTURE=DIR`` writes each call that fails. ``disc replay`` runs such a file and compares the
+results with those of the interpreter, ``disc reduce`` makes it small.
+
+Not here: what a call consists of; each front end hands it over.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import logging
+import os
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from .errors import Error
+
+_LOG = logging.getLogger("disc")
+_NUMBERS = itertools.count(1)
+_held = threading.local()
+
+
+class Recording:
+    """The calls of one ``disc.capture``."""
+
+    def __init__(self, module: Any, path: Path):
+        self.module = module
+        self.path = path
+        self.calls = 0
+
+    def next_path(self) -> Path:
+        """A file for the next call: ``path``, then ``path`` with a number."""
+        self.calls += 1
+        if self.calls == 1:
+            return self.path
+        return self.path.with_name(f"{self.path.stem}-{self.calls}{self.path.suffix}")
+
+
+#: The recordings of all threads; calls look further only if there is one.
+active: list[Recording] = []
+
+
+@contextlib.contextmanager
+def capture(module, path) -> Iterator[Recording]:
+    """Writes the calls of ``module`` made inside to ``path``, each with its program, weights,
+    inputs and results.
+
+    ``module`` is what ``disc.optimize`` returned. A second call goes to ``path`` with ``-2`` behind
+    its stem, and so on; only calls of this thread are written. Raises disc.Error if no call of
+    compiled code was made.
+    """
+    recording = Recording(module, Path(path))
+    stack = _held.__dict__.setdefault("stack", [])
+    stack.append(recording)
+    active.append(recording)
+    try:
+        yield recording
+    finally:
+        stack.remove(recording)
+        active.remove(recording)
+    if not recording.calls:
+        raise Error("no compiled code ran inside of disc.capture", code="E0700")
+
+
+def recordings() -> list[Recording]:
+    """The recordings of this thread."""
+    return list(_held.__dict__.get("stack", ()))
+
+
+def write_failed(write: Callable[[Path], None]) -> None:
+    """Writes a call that failed, if ``DISC_CAPTURE`` names a folder; ``write`` gets the file.
+
+    A failure to write is logged: it must not hide that of the call.
+    """
+    folder = os.environ.get("DISC_CAPTURE")
+    if not folder:
+        return
+    path = Path(folder) / f"call-{os.getpid()}-{next(_NUMBERS)}.discap"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write(path)
+    except Exception as error:
+        _LOG.warning("the failing call could not be captured: %s", error)
+        return
+    _LOG.warning("the failing call was written to %s", path)
