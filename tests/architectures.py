@@ -11,24 +11,18 @@ from __future__ import annotations
 import argparse
 import copy
 import fnmatch
-import importlib
 import json
-import multiprocessing
 import os
-import resource
-import signal
 import sys
 import time
-import traceback
-import warnings
 
 os.environ.setdefault("DISC_CACHE", "0")
 
+import apart
 import architecture_models
 import disc
 import model_check
 import torch
-import transformers
 from torch.utils import _pytree as pytree
 
 TOLERANCE = 1e-4
@@ -73,57 +67,8 @@ def _named(pattern: str) -> list[str]:
 
 def _apart(name: str, limit: float) -> dict:
     """Runs a model in a process that is ended after ``limit`` seconds of CPU time."""
-    _import_ahead()
-    context = multiprocessing.get_context("fork")
-    theirs, ours = context.Pipe()
-    child = context.Process(target=_child, args=(name, int(limit), ours))
-    start = time.perf_counter()
-    child.start()
-    ours.close()
-    try:
-        row = theirs.recv() if theirs.poll(10 * limit) else None
-    except EOFError:
-        row = None
-    child.join(10)
-    if child.is_alive():
-        child.kill()
-        child.join()
-    if row is None:
-        what = "it died" if child.exitcode != -signal.SIGXCPU else f"no end after {limit:.0f} s"
-        row = {"kind": "error", "note": what}
-    kind = architecture_models.MODELS[name].kind
-    row = {"model": name, "family": kind, **row, "seconds": round(time.perf_counter() - start, 1)}
-    return row
-
-
-def _import_ahead() -> None:
-    """Imports what all models need before the first process is forked."""
-    for name in ("export", "_dynamo", "_inductor.config"):
-        importlib.import_module(f"torch.{name}")
-    for name in (
-        "capture.capture",
-        "capture.by_export",
-        "lowering.graph",
-        "tracer.tracer",
-        "partition.program",
-    ):
-        importlib.import_module(f"disc.torch.{name}")
-    _ = transformers.BertModel, transformers.ViTModel, transformers.LlamaModel
-
-
-def _child(name: str, limit: int, pipe) -> None:
-    used = int(time.process_time())
-    resource.setrlimit(resource.RLIMIT_CPU, (used + limit, used + 2 * limit))
-    warnings.simplefilter("ignore")
-    transformers.logging.set_verbosity_error()
-    torch.set_num_threads(1)
-    try:
-        row = tried(architecture_models.MODELS[name])
-    except Exception as error:
-        place = traceback.extract_tb(error.__traceback__)[-1]
-        text = f"{type(error).__name__}: {error}"[:300]
-        row = {"kind": "error", "note": f"{text} ({os.path.basename(place.filename)}:{place.lineno})"}
-    pipe.send(row)
+    architecture = architecture_models.MODELS[name]
+    return {"model": name, "family": architecture.kind, **apart.run(lambda: tried(architecture), limit)}
 
 
 def tried(architecture: architecture_models.Architecture) -> dict:

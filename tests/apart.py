@@ -1,0 +1,76 @@
+"""Runs work in a forked process under a limit, for scripts that must outlive what they try."""
+
+from __future__ import annotations
+
+import importlib
+import multiprocessing
+import os
+import resource
+import signal
+import time
+import traceback
+import warnings
+from collections.abc import Callable
+
+import torch
+import transformers
+
+
+def run(work: Callable[[], dict], limit: float) -> dict:
+    """The row that ``work`` gives in a process that is ended after ``limit`` seconds of CPU time; a
+    row with an error, if it gives none.
+    """
+    _import_ahead()
+    context = multiprocessing.get_context("fork")
+    theirs, ours = context.Pipe()
+    child = context.Process(target=_child, args=(work, int(limit), ours))
+    start = time.perf_counter()
+    child.start()
+    ours.close()
+    try:
+        row = theirs.recv() if theirs.poll(10 * limit) else None
+    except EOFError:
+        row = None
+    child.join(10)
+    if child.is_alive():
+        child.kill()
+        child.join()
+    if row is None:
+        what = "it died" if child.exitcode != -signal.SIGXCPU else f"no end after {limit:.0f} s"
+        row = {"kind": "error", "note": what}
+    return {**row, "seconds": round(time.perf_counter() - start, 1)}
+
+
+def words(error: Exception) -> str:
+    """An error in one line, with the place that raised it."""
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    text = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+    return f"{text} ({os.path.basename(place.filename)}:{place.lineno})"
+
+
+def _import_ahead() -> None:
+    """Imports what all models need before the first process is forked."""
+    for name in ("export", "_dynamo", "_inductor.config"):
+        importlib.import_module(f"torch.{name}")
+    for name in (
+        "capture.capture",
+        "capture.by_export",
+        "lowering.graph",
+        "tracer.tracer",
+        "partition.program",
+    ):
+        importlib.import_module(f"disc.torch.{name}")
+    _ = transformers.BertModel, transformers.ViTModel, transformers.LlamaModel
+
+
+def _child(work: Callable[[], dict], limit: int, pipe) -> None:
+    used = int(time.process_time())
+    resource.setrlimit(resource.RLIMIT_CPU, (used + limit, used + 2 * limit))
+    warnings.simplefilter("ignore")
+    transformers.logging.set_verbosity_error()
+    torch.set_num_threads(1)
+    try:
+        row = work()
+    except Exception as error:
+        row = {"kind": "error", "note": words(error)}
+    pipe.send(row)
