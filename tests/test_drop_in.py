@@ -498,6 +498,57 @@ def test_words_are_generated_as_in_eager_mode():
     assert (values["signatures"], values["coverage"], values["fallbacks"]) == (2, 1.0, [])
 
 
+def _small_decoder(transformers, name="Llama", **fields):
+    shape = {"num_hidden_layers": 2, "num_attention_heads": 2, "hidden_size": 16, "intermediate_size": 16}
+    config = getattr(transformers, f"{name}Config")(vocab_size=50, num_key_value_heads=2, **shape, **fields)
+    return getattr(transformers, f"{name}ForCausalLM")(config).eval()
+
+
+def _words(*lengths):
+    return [torch.randint(3, 50, (2, length)) for length in lengths]
+
+
+@pytest.mark.parametrize("window", [None, 4])
+@pytest.mark.parametrize("kind", ["DynamicCache", "StaticCache"])
+def test_a_cache_that_is_passed_holds_the_keys_of_a_call(kind, window):
+    transformers = pytest.importorskip("transformers")
+    model = _small_decoder(transformers, "Mistral", sliding_window=window)
+    fast = disc.optimize(model)
+    room = {"max_cache_len": 32} if kind == "StaticCache" else {}
+    ours, theirs = (getattr(transformers, kind)(config=model.config, **room) for _ in range(2))
+    with torch.no_grad():
+        for ids in _words(7, 1, 1, 1):
+            got, wanted = fast(ids, past_key_values=ours), model(ids, past_key_values=theirs)
+            torch.testing.assert_close(got.logits, wanted.logits, rtol=1e-4, atol=1e-4)
+            assert got.past_key_values is ours
+            assert got["past_key_values"] is ours
+            assert ours.get_seq_length() == theirs.get_seq_length()
+    assert report(fast)["signatures"] == 2
+    for a, e in zip(ours.layers, theirs.layers, strict=True):
+        torch.testing.assert_close(a.keys, e.keys, rtol=1e-4, atol=1e-4)
+
+
+def test_a_cache_that_only_the_caller_holds():
+    transformers = pytest.importorskip("transformers")
+
+    class Logits(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.model = _small_decoder(transformers)
+
+        def forward(self, ids, cache):
+            return self.model(ids, past_key_values=cache).logits
+
+    model = Logits().eval()
+    fast = disc.optimize(model)
+    ours, theirs = (transformers.DynamicCache(config=model.model.config) for _ in range(2))
+    with torch.no_grad():
+        for ids in _words(7, 1, 1):
+            torch.testing.assert_close(fast(ids, ours), model(ids, theirs), rtol=1e-4, atol=1e-4)
+    assert ours.get_seq_length() == 9
+    assert report(fast)["captured_by"] == "dynamo"
+
+
 def test_a_module_serves_after_a_fork():
     model = nn.Sequential(nn.Linear(256, 256), nn.ReLU(), nn.Linear(256, 256)).eval()
     fast = disc.optimize(model, torch.randn(100, 256), options=disc.Options(threads=2))

@@ -83,7 +83,7 @@ class Call:
         nested structures, constants.
         """
         leaves: list = []
-        for (name, spec, count), value in zip(self._slots, self._in_order(args, kwargs), strict=True):
+        for (name, spec, count), value in zip(self._slots, self.in_order(args, kwargs), strict=True):
             if spec is None:
                 leaves.append(value)
                 continue
@@ -105,7 +105,7 @@ class Call:
                 )
         return [leaves[i] for i in self.arguments.tensors]
 
-    def _in_order(self, args: tuple, kwargs: dict) -> list:
+    def in_order(self, args: tuple, kwargs: dict) -> list:
         """The arguments in the order of the example; what is left out takes its default."""
         given = dict(zip(self.parameters.first(len(args)), args, strict=True))
         if twice := given.keys() & kwargs.keys():

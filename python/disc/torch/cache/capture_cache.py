@@ -47,7 +47,7 @@ from .fingerprint import Read, own_files, read
 if TYPE_CHECKING:
     from ..capture.capture import CapturedGraph
 
-_FORMAT = 7
+_FORMAT = 8
 _MOST_BYTES = 64 << 20
 
 
@@ -387,7 +387,7 @@ def _short(line: str | None) -> str:
     return "missing" if line is None else repr(line if len(line) < 100 else f"{line[:100]}...")
 
 
-_COMPARED = ("arguments", "plan", "out_spec", "symbols", "dtypes", "fixed", "fixed_at")
+_COMPARED = ("arguments", "plan", "out_spec", "symbols", "dtypes", "fixed", "fixed_at", "returned_caches")
 _OF_PROGRAMS = ("outputs", "state", "written", "dense", "assigned", "dims", "facts", "checks", "asked_at")
 
 

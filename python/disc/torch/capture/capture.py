@@ -38,7 +38,7 @@ from ..overrides import arithmetic, patches, reached, texts, transformer  # noqa
 from ..overrides.registry import overridden
 from ..overrides.silence import silenced
 from ..overrides.squeeze import SQUEEZES
-from ..pytree import kv_caches
+from ..pytree import given_caches, kv_caches
 from ..pytree.arguments import Arguments, flatten_arguments
 from ..symbolic.expressions import expression
 from ..symbolic.source_lines import Place, written
@@ -89,6 +89,8 @@ class CapturedGraph:
     caches: FunctionCaches | None = None
     #: The inputs that hold sizes, as scalars, of a part of a graph.
     sizes: dict[sympy.Symbol, torch.fx.Node] = field(default_factory=dict)
+    #: For each cache of the result, the one of the arguments that it is.
+    returned_caches: tuple[int | None, ...] = ()
 
     @property
     def graph(self) -> torch.fx.Graph:
@@ -123,6 +125,7 @@ class _Seen:
         #: The buffers that were assigned anew; what they are is behind the results.
         self.assigned: list[str] = []
         self.out_spec: pytree.TreeSpec | None = None
+        self.returned_caches: tuple[int | None, ...] = ()
 
 
 class _Entry(torch.nn.Module):
@@ -141,9 +144,11 @@ class _Entry(torch.nn.Module):
     def forward(self, *tensors):
         self.seen.shapes = [tuple(t.shape) for t in tensors]
         args, kwargs = self.arguments.rebuild(tensors)
+        watched = given_caches.Watched((args, kwargs))
         states = side_effects.as_it_was(self.module)
         with self.caches.without_fakes(), self.within(), states as self.seen.changes:
             result = self.module(*args, **kwargs)
+        self.seen.returned_caches = watched.returned(result)
         leaves, self.seen.out_spec = kv_caches.flatten(result)
         assigned = [c for c in self.seen.changes if side_effects.is_assigned(c)]
         self.seen.assigned = [c.name for c in assigned]
@@ -310,6 +315,7 @@ def _read(traced: Traced, entry: _Entry, arguments: Arguments, plan: DimPlan) ->
     env = traced.shape_env
     conditions = guards.read_conditions(env) if env is not None else guards.Conditions()
     captured = CapturedGraph(arguments, plan, traced, entry.seen.out_spec, conditions, {})
+    captured.returned_caches = entry.seen.returned_caches
     captured.changes, captured.caches = entry.seen.changes, entry.caches
     traced.assigned = list(entry.seen.assigned)
     for t in range(len(traced.inputs)):

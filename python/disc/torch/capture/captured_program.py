@@ -41,6 +41,8 @@ class CapturedProgram:
     by: str = "disc"
     #: Milliseconds that capture and lowering took.
     stages: dict[str, float] = field(default_factory=dict)
+    #: For each cache of the result, the one of the arguments that it is.
+    returned_caches: tuple[int | None, ...] = ()
 
     def text(self) -> str:
         """Returns the ops as text."""

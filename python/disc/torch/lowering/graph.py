@@ -70,7 +70,7 @@ def convert(graph: CapturedGraph, builder) -> CapturedProgram:
     stages = {"capture": graph.milliseconds, "convert": (time.perf_counter() - start) * 1e3}
     return CapturedProgram(
         graph.arguments, graph.plan, graph.out_spec, graph.symbols, graph.dtypes, graph.fixed, graph.fixed_at,
-        program, builder, graph.by, stages,
+        program, builder, graph.by, stages, graph.returned_caches,
     )  # fmt: skip
 
 

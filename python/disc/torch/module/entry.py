@@ -16,6 +16,7 @@ from ...core.report import collect
 from ..call import Call
 from ..capture.captured_program import CapturedProgram
 from ..graph.weight_names import bytes_of
+from ..pytree import given_caches
 from ..pytree.result import Result
 from ..state import State
 from ..threads import threads_of
@@ -75,8 +76,9 @@ class Entry:
 class GraphEntry(Entry):
     """Serves the calls of which ``call`` knows the tensors, by a graph that disc captured."""
 
-    def __init__(self, call: Call, report: dict):
+    def __init__(self, call: Call, captured: CapturedProgram, report: dict):
         self.call = call
+        self._returned_caches = captured.returned_caches
         self.captured_by = report["captured_by"]
         self._stages, self._cache = report["stages"], report["cache"]
         self._addresses: frozenset[int] = frozenset()
@@ -95,6 +97,13 @@ class GraphEntry(Entry):
         except Error as error:
             raise Refused(error) from None
 
+    def handed_back(self, result, args: tuple, kwargs: dict):
+        """The result with the caches that the call passed, if the module returns them."""
+        if not self._returned_caches:
+            return result
+        arguments = self.call.in_order(args, kwargs)
+        return given_caches.hand_back(result, arguments, self._returned_caches)
+
     def reads(self, address: int) -> bool:
         return address in self._addresses
 
@@ -106,7 +115,7 @@ class CompiledEntry(GraphEntry):
     """A module compiled whole."""
 
     def __init__(self, request, call: Call, captured: CapturedProgram, executable, report: dict):
-        super().__init__(call, report)
+        super().__init__(call, captured, report)
         self.executable = executable
         self._options = request.options
         self._original = request.original
@@ -143,7 +152,7 @@ class CompiledEntry(GraphEntry):
         if held is not None:
             self.state.store(held, outputs)
             tensors = held.tensors
-        return self._result.build(outputs, tensors)
+        return self.handed_back(self._result.build(outputs, tensors), args, kwargs)
 
     def _recorded(self, given: list[torch.Tensor]) -> Callable[[list], None] | None:
         """Writes a call, with its inputs as they are now, when its outputs are there; None if
@@ -200,7 +209,7 @@ class PartitionedEntry(GraphEntry):
     """A module of which torch runs some ops, between clusters that disc compiled."""
 
     def __init__(self, call: Call, captured: CapturedProgram, parts: PartitionedProgram, report: dict):
-        super().__init__(call, report)
+        super().__init__(call, captured, report)
         self.parts = parts
         self._make = Result([], captured.out_spec).make
         self.calls = 0
@@ -211,7 +220,7 @@ class PartitionedEntry(GraphEntry):
         if not self.call.fits(tensors):
             self.explain(tensors)
         self.calls += 1
-        return self._make(self.parts.call(tensors))
+        return self.handed_back(self._make(self.parts.call(tensors)), args, kwargs)
 
     def weights(self) -> list[tuple[str, torch.Tensor]]:
         return self.parts.held_weights()

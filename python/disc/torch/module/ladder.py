@@ -237,7 +237,7 @@ def _in_parts(request: Request, stage) -> PartitionedEntry | None:
         return None
     captured = CapturedProgram(
         graph.arguments, graph.plan, graph.out_spec, graph.symbols, graph.dtypes, graph.fixed, graph.fixed_at,
-        parts.program, "", graph.by,
+        parts.program, "", graph.by, returned_caches=graph.returned_caches,
     )  # fmt: skip
     stages = {"capture": graph.milliseconds, "convert": (time.perf_counter() - start) * 1e3}
     report = {"stages": stages, "cache": "off", "captured_by": graph.by}

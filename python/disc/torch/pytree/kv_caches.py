@@ -22,6 +22,8 @@ _SEEN = "cumulative_length"
 _ALL_HELD = "as many as there are keys"
 #: Stands for ``_SEEN``: a tensor with one element for each word that was seen and is not held.
 _DROPPED = "dropped"
+#: How many words a static layer with a window has seen, and the tensor that stands for it.
+_COUNTED, _COUNT = "cumulative_length_int", "count"
 #: The method that a layer in a trace answers itself.
 _ANSWERS = "get_mask_sizes"
 
@@ -102,6 +104,8 @@ def _layer(layer) -> tuple[dict[str, Any], tuple]:
             continue
         if name == _SEEN and (dropped := _dropped(layer)) is not None:
             held[_DROPPED] = torch.zeros(dropped, dtype=torch.bool)
+        elif name == _COUNTED and isinstance(value, (int, torch.SymInt)):
+            held[_COUNT] = torch.zeros(value, dtype=torch.bool)
         elif name == _SEEN and isinstance(value, int) and value == _length(layer):
             rest[name] = _ALL_HELD
         elif any(isinstance(x, (torch.Tensor, torch.SymInt)) for x in pytree.tree_leaves(value)):
@@ -141,6 +145,8 @@ def _made_layer(held: dict[str, Any], note: tuple):
         made.cumulative_length = made.keys.shape[-2] + dropped.shape[0]
         if isinstance(made.cumulative_length, torch.SymInt):
             setattr(made, _ANSWERS, functools.partial(_mask_sizes, made))
+    if (count := vars(made).pop(_COUNT, None)) is not None:
+        made.cumulative_length_int = count.shape[0]
     if vars(made).get(_SEEN) == _ALL_HELD:
         made.cumulative_length = _length(made)
     if hasattr(made, "sliding_window"):
