@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
+from torch.autograd.graph import increment_version
 
 from ...core import extension
 from ...core.errors import DimError, Error, ShapeError
@@ -163,11 +164,26 @@ class BoundWriting(BoundMixed):
 
     def __init__(self, code: WholeCode, native):
         super().__init__(code, native)
-        names = list(code.compilation.captured.arguments.names)
-        self._state = State.of(lambda: None, code.program.program, names)
+        program = code.program.program
+        self._state = State.of(lambda: None, program, list(code.compilation.captured.arguments.names))
+        self._written = tuple(program.written)
+        # The results come first; the new values of what was written are behind them.
+        self._plain = self._result.plain
 
     def run(self, args: tuple) -> list:
-        held = self._state.take(list(self._pick(args)))
+        tensors = self._pick(args)
+        for i in self._written:
+            if not tensors[i].is_contiguous():
+                return self._run_strided(tensors)
+        outputs = self.native.run(tensors)
+        # Autograd knows a tensor that it saved by its version; those of inference mode have none.
+        increment_version([tensors[i] for i in self._written])
+        if self._plain:
+            return outputs
+        return self._result.leaves(outputs, tensors)
+
+    def _run_strided(self, tensors: tuple) -> list:
+        held = self._state.take(list(tensors))
         outputs = self.native.run(held.given)
         self._state.store(held, outputs)
         return self._result.leaves(outputs, held.tensors)

@@ -106,7 +106,11 @@ def _frames() -> Iterator[types.FrameType]:
 
 def _compiled_object(fn):
     """The module, or the function, that ``torch.compile`` got."""
-    while (inner := getattr(fn, "__wrapped__", None)) is not None and not isinstance(fn, torch.nn.Module):
+    # A method has what its function wraps, and the function does not know the module.
+    while not isinstance(fn, (torch.nn.Module, types.MethodType)):
+        inner = getattr(fn, "__wrapped__", None)
+        if inner is None:
+            return fn
         fn = inner
     return fn.__self__ if isinstance(fn, types.MethodType) else fn
 
