@@ -90,6 +90,23 @@ class Model(torch.nn.Module):
     assert torch.equal(compile_module(module.Model(), (x,))(x), x[:3] * 2)
 
 
+@pytest.mark.parametrize("call", ["torch.ones(3, dtype=int)", "torch.ones(3, dtype=int, device=x.device)"])
+def test_a_type_is_pythons_own_for_those_who_run_the_code_meanwhile(call, monkeypatch):
+    source = f"""
+import torch
+
+class Model(torch.nn.Module):
+    def forward(self, x):
+        return x * {call}
+"""
+    module = types.ModuleType("passes_a_type")
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    exec(source, vars(module))
+    model, x = module.Model(), torch.rand(3)
+    with builtins.open_numbers(model):
+        assert torch.equal(model(x), x)
+
+
 def test_a_comparison_in_another_function_does_not_close_sizes(compile_module, monkeypatch, tmp_path):
     """Functions in a table are found in the file of their module alone; each is judged alone."""
     (tmp_path / "compares_elsewhere.py").write_text(

@@ -11,7 +11,7 @@ Invariants:
   meanwhile; but a name that is passed on as a value (``x.to(int)``) is the stand-in there too,
   which torch refuses with a ``TypeError``;
 - ``type(x) is int`` is asked of Python's own: a module that has such a question keeps ``int`` and
-  ``float``;
+  ``float``, as one does that has ``dtype=int`` and calls neither;
 - afterwards each module is as it was.
 """
 
@@ -105,7 +105,7 @@ def open_numbers(module: torch.nn.Module):
     replaced = []
     try:
         for space in _spaces(module):
-            kept = {"int", "float"} if _asks_which_class(space) else set()
+            kept = {"int", "float"} if _needs_own_classes(space) else set()
             for name, function in _NAMES.items():
                 if name not in space and name not in kept:
                     space[name] = function
@@ -117,13 +117,14 @@ def open_numbers(module: torch.nn.Module):
                 del space[name]
 
 
-def _asks_which_class(space: dict) -> bool:
-    """Returns true if code that looks names up here compares ``int`` or ``float`` by ``is``,
-    which a stand-in cannot answer.
+def _needs_own_classes(space: dict) -> bool:
+    """Returns true if code that looks names up here compares ``int`` or ``float`` by ``is``, or
+    passes it as ``dtype=`` and calls neither: a stand-in does not serve these.
     """
     whole = _code_of_module(space.get("__name__"), space.get("__file__"))
     codes = [*(_units(whole) if whole is not None else ()), *(f.__code__ for f in _functions(space))]
-    return any(map(_compares_classes, codes))
+    is_called, is_passed = map(any, zip((False, False), *map(_uses, codes), strict=True))
+    return any(map(_compares_classes, codes)) or (is_passed and not is_called)
 
 
 def _units(code: types.CodeType) -> list[types.CodeType]:
@@ -166,6 +167,27 @@ def _compares_classes(code: types.CodeType) -> bool:
     steps = (list(dis.get_instructions(one)) for one in codes if _IS in one.co_code[::2])
     pairs = (pair for some in steps for pair in itertools.pairwise(some))
     return any(step.opcode == _IS and before.opname != "LOAD_CONST" for before, step in pairs)
+
+
+@functools.lru_cache(maxsize=100_000)
+def _uses(code: types.CodeType) -> tuple[bool, bool]:
+    """Returns if a function calls one of the two, and if it passes one as ``dtype=``."""
+    is_called = is_passed = False
+    for one in _with_inner(code):
+        if {"int", "float"}.isdisjoint(one.co_names):
+            continue
+        is_open = False
+        for step in dis.get_instructions(one):
+            if step.opname == "LOAD_GLOBAL" and step.argval in ("int", "float"):
+                is_open = True
+                # The bit says that a call follows; Python 3.10 says nothing.
+                is_called |= sys.version_info < (3, 11) or bool(step.arg & 1)
+            elif is_open and step.opname in ("KW_NAMES", "LOAD_CONST"):
+                names = one.co_consts[step.arg]
+                is_passed |= isinstance(names, tuple) and "dtype" in names
+            elif "CALL" in step.opname:
+                is_open = False
+    return is_called, is_passed
 
 
 def _with_inner(code: types.CodeType) -> list[types.CodeType]:
