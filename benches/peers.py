@@ -74,6 +74,14 @@ def static(module, examples, threads: int) -> Call:
     return lambda inputs: pytree.tree_leaves(built[id(inputs)](*inputs))
 
 
+def backend(module, examples, threads: int) -> Call:
+    """disc as the backend of torch.compile."""
+    torch._dynamo.config.recompile_limit = 64
+    options = {"threads": threads, "cache": False, "weights": WEIGHTS, "progress": False}
+    fast = torch.compile(module, backend="disc", dynamic=True, options=options)
+    return lambda inputs: pytree.tree_leaves(fast(*inputs))
+
+
 def inductor(module, examples, threads: int) -> Call:
     torch._dynamo.reset()
     # A recompilation for a new size is part of what is measured: the limit must not end in eager.
@@ -180,6 +188,7 @@ def _dynamic(module, examples) -> tuple:
 PEERS: dict[str, tuple[Callable[..., Call], tuple[str, ...]]] = {
     "disc": (disc, ("disc",)),
     "static": (static, ("disc",)),
+    "backend": (backend, ("disc",)),
     "eager": (eager, ()),
     "inductor": (inductor, ()),
     "aotinductor": (aotinductor, ()),
