@@ -387,6 +387,16 @@ def test_a_report_needs_a_call():
         disc.report(Block())
 
 
+def test_a_report_of_a_method_that_a_decorator_wraps():
+    class Wrapped(Block):
+        forward = torch.no_grad()(Block.forward)
+
+    model = Wrapped().eval()
+    model.forward = compiled(model.forward)
+    model(torch.randn(2, 8))
+    assert disc.report(model).to_dict()["graphs"][0]["calls"] == 1
+
+
 @pytest.mark.parametrize("norm_first", [False, True])
 def test_the_fused_layer_of_an_encoder(norm_first):
     layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True, norm_first=norm_first).eval()

@@ -12,6 +12,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+import torch
 from torch.utils import _pytree as pytree
 
 from ...core.errors import Error
@@ -25,9 +26,23 @@ def is_cache(value) -> bool:
 
 def caches_in(tree) -> list:
     """The caches in a tree of arguments or results, in order; a pair of them is one."""
-    if "transformers.cache_utils" not in sys.modules:
-        return []
-    return [leaf for leaf in pytree.tree_leaves(tree, is_leaf=is_cache) if is_cache(leaf)]
+    found: list = []
+    if (caches := sys.modules.get("transformers.cache_utils")) is not None:
+        _collect(tree, (caches.Cache, caches.EncoderDecoderCache), found)
+    return found
+
+
+def _collect(tree, kinds: tuple[type, ...], found: list) -> None:
+    if isinstance(tree, kinds):
+        found.append(tree)
+    elif isinstance(tree, (dict, list, tuple)):
+        # Pytrees take several times as long, which counts in each call.
+        for value in tree.values() if isinstance(tree, dict) else tree:
+            if not isinstance(value, torch.Tensor):
+                _collect(value, kinds, found)
+    elif type(tree) in pytree.SUPPORTED_NODES:
+        leaves = pytree.tree_leaves(tree, is_leaf=lambda value: isinstance(value, kinds))
+        found += [leaf for leaf in leaves if isinstance(leaf, kinds)]
 
 
 class Watched:
