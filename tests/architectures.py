@@ -1,52 +1,57 @@
-"""Runs small models of transformers through ``disc.optimize``, each at twenty shapes, beside eager.
+"""Runs small models of transformers through disc, each at twenty shapes, beside eager.
 
-``python tests/architectures.py [--only PATTERN] [--out FILE] [--page docs/models.md]`` prints a
-line of JSON for each model. A model runs in a process of its own, under a time limit. Its calls
-come twice: the second time all variants are there. ``--page`` writes the table from ``--from``
-files too.
+``python tests/architectures.py [--door compile] [--only PATTERN] [--out FILE] [--page docs/models.md]``
+prints a line of JSON for each model. A model runs in a process of its own, under a time limit.
+``--page`` writes the table from ``--from`` files too. The doors are in architecture_doors.py.
 """
 
 from __future__ import annotations
 
 import argparse
-import copy
 import fnmatch
+import gc
+import importlib
 import json
+import multiprocessing
 import os
+import resource
+import signal
 import sys
 import time
+import traceback
+import warnings
 
 os.environ.setdefault("DISC_CACHE", "0")
 
-import apart
 import architecture_models
-import disc
-import model_check
 import torch
-from torch.utils import _pytree as pytree
+import transformers
+from architecture_doors import DOORS, Door
 
-TOLERANCE = 1e-4
-#: Kinds of outcome, the best first.
-KINDS = ("whole", "variants", "parts", "eager", "wrong", "error")
+#: Kinds of outcome, the best first; "graphs" are more graphs than dynamo makes by itself.
+KINDS = ("whole", "variants", "parts", "eager", "graphs", "wrong", "error")
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--door", default="optimize", choices=DOORS, help="the way to compile a model")
     parser.add_argument("--only", default="*", help="names of models, as patterns with a | between")
     parser.add_argument("--limit", type=float, default=300, help="CPU seconds for a model")
     parser.add_argument("--out", help="a file that the lines are added to")
     parser.add_argument("--page", help="writes the table of the page of models")
     parser.add_argument("--from", dest="old", help="takes the lines of a file, and runs nothing")
     chosen = parser.parse_args()
+    door = DOORS[chosen.door]
     if chosen.old is not None:
         with open(chosen.old) as lines:
             rows = list({row["model"]: row for row in map(json.loads, lines)}.values())
     else:
-        rows = [_noted(_apart(name, chosen.limit), chosen.out) for name in _named(chosen.only)]
+        _import_ahead()
+        rows = [_noted(_apart(name, door, chosen.limit), chosen.out) for name in _named(chosen.only)]
     if chosen.page is not None:
         with open(chosen.page, "w") as page:
-            page.write(_page(rows))
-    print(_summary(rows), file=sys.stderr)
+            page.write(_page(rows, door))
+    print(_summary(rows, door), file=sys.stderr)
     return any(row["kind"] in ("wrong", "error") for row in rows)
 
 
@@ -65,132 +70,102 @@ def _named(pattern: str) -> list[str]:
     return list(dict.fromkeys(n for p in pattern.split("|") for n in named if fnmatch.fnmatch(n, p)))
 
 
-def _apart(name: str, limit: float) -> dict:
+def _apart(name: str, door: Door, limit: float) -> dict:
     """Runs a model in a process that is ended after ``limit`` seconds of CPU time."""
-    architecture = architecture_models.MODELS[name]
-    return {"model": name, "family": architecture.kind, **apart.run(lambda: tried(architecture), limit)}
-
-
-def tried(architecture: architecture_models.Architecture) -> dict:
-    """A row of the table: what became of the calls of a model."""
-    module = architecture.build()
-    calls = architecture.calls()
-    eager = copy.deepcopy(module)
-    start = time.process_time()
-    fast = disc.optimize(module, kwargs=calls[0] if architecture.has_example else None)
-    longest = time.process_time() - start
-    rounds, faults = [], []
-    for _ in range(2):
-        served = 0
-        for i, call in enumerate(calls):
-            before, start = _eager_calls(fast), time.process_time()
-            fault = _compared(fast, eager, call)
-            longest = max(longest, time.process_time() - start)
-            fast._dispatcher.variants.wait()
-            served += _eager_calls(fast) == before
-            if fault is not None:
-                faults.append((i, *fault))
-        rounds.append(served)
-    return _row(disc.report(fast).to_dict(), rounds, len(calls), faults, longest)
-
-
-def _compared(fast, eager, call: dict) -> tuple[str, str] | None:
-    """The kind and the text of a difference between a compiled call and an eager one."""
-    torch.manual_seed(1)
-    with torch.no_grad():
-        try:
-            expected, refusal = eager(**call), None
-        except Exception as error:
-            expected, refusal = None, error
-        torch.manual_seed(1)
-        try:
-            result = fast(**call)
-        except Exception as error:
-            return None if refusal is not None else ("error", f"{type(error).__name__}: {error}")
-    if refusal is not None:
-        return "wrong", f"eager raises {type(refusal).__name__}: {refusal}"
-    ours, form = pytree.tree_flatten(result)
-    theirs, wanted = pytree.tree_flatten(expected)
-    if form != wanted:
-        return "wrong", f"the structure is {form}, not {wanted}"
-    for i, (a, e) in enumerate(zip(ours, theirs, strict=True)):
-        if not isinstance(e, torch.Tensor):
-            if a != e:
-                return "wrong", f"output {i} is {a}, not {e}"
-        elif (a.shape, a.dtype) != (e.shape, e.dtype):
-            return "wrong", f"output {i} is {a.dtype} {list(a.shape)}, not {e.dtype} {list(e.shape)}"
-        elif not torch.equal(a.isfinite(), e.isfinite()):
-            return "wrong", f"output {i} is not finite at other places"
-        elif (difference := model_check.error(a, e)) > TOLERANCE:
-            return "wrong", f"output {i} differs by {difference:.1e}"
-    return None
-
-
-def _eager_calls(fast) -> int:
-    """Calls, of the module or of a part of it, that torch served so far."""
-    rows = disc.report(fast).to_dict()["fallbacks"]
-    return sum(row["calls"] for row in rows if row["op"] in ("call", "module"))
-
-
-def _row(report: dict, rounds: list[int], count: int, faults: list, longest: float) -> dict:
-    fallbacks = report["fallbacks"]
-    row = {
-        "captured_by": report["captured_by"],
-        "coverage": report["coverage"],
-        "served": rounds[0],
-        "served_again": rounds[1],
-        "of": count,
-        "signatures": report["signatures"],
-        "variants": report["variants"],
-        "clusters": report["clusters"],
-        "compiles": report["compiles"],
-        "longest_cpu_s": round(longest, 1),
-        "fallbacks": [f"{r['op']}: {r['reason'].splitlines()[0][:160]} x{r['calls']}" for r in fallbacks],
-        "faults": [f"call {i}: {kind}: {text.splitlines()[0][:200]}" for i, kind, text in faults],
-    }
-    kinds = {kind for _, kind, _ in faults}
-    is_whole = report["coverage"] == 1.0 and report["captured_by"] in ("disc", "export")
-    if kinds:
-        row["kind"] = "wrong" if "wrong" in kinds else "error"
-    elif rounds[1] < count:
-        row["kind"] = "eager"
-    elif report["captured_by"] == "dynamo" or not is_whole:
-        row["kind"] = "parts"
-    else:
-        row["kind"] = "variants" if rounds[0] < count or report["variants"] else "whole"
+    context = multiprocessing.get_context("fork")
+    theirs, ours = context.Pipe()
+    child = context.Process(target=_child, args=(name, door, int(limit), ours))
+    start = time.perf_counter()
+    child.start()
+    ours.close()
+    try:
+        row = theirs.recv() if theirs.poll(10 * limit) else None
+    except EOFError:
+        row = None
+    child.join(10)
+    if child.is_alive():
+        child.kill()
+        child.join()
+    if row is None:
+        what = "it died" if child.exitcode != -signal.SIGXCPU else f"no end after {limit:.0f} s"
+        row = {"kind": "error", "note": what}
+    kind = architecture_models.MODELS[name].kind
+    row = {"model": name, "family": kind, **row, "seconds": round(time.perf_counter() - start, 1)}
     return row
 
 
-def _summary(rows: list[dict]) -> str:
+def _import_ahead() -> None:
+    """Imports what all models need before the first process is forked."""
+    for name in ("export", "_dynamo", "_inductor.config"):
+        importlib.import_module(f"torch.{name}")
+    for name in (
+        "capture.capture",
+        "capture.by_export",
+        "lowering.graph",
+        "tracer.tracer",
+        "partition.program",
+        "compile.backend",
+        "compile.inference",
+    ):
+        importlib.import_module(f"disc.torch.{name}")
+    _ = transformers.BertModel, transformers.ViTModel, transformers.LlamaModel
+    # What dynamo imports when it is used.
+    with torch.no_grad():
+        torch.compile(torch.nn.Linear(2, 2), backend="eager", dynamic=True)(torch.ones(3, 2))
+    torch._dynamo.reset()
+    gc.freeze()
+
+
+def _child(name: str, door: Door, limit: int, pipe) -> None:
+    used = int(time.process_time())
+    resource.setrlimit(resource.RLIMIT_CPU, (used + limit, used + 2 * limit))
+    warnings.simplefilter("ignore")
+    transformers.logging.set_verbosity_error()
+    torch.set_num_threads(1)
+    # Capture makes many small objects that live.
+    gc.set_threshold(50_000)
+    try:
+        row = door.tried(architecture_models.MODELS[name])
+    except Exception as error:
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        text = f"{type(error).__name__}: {error}"[:300]
+        row = {"kind": "error", "note": f"{text} ({os.path.basename(place.filename)}:{place.lineno})"}
+    pipe.send(row)
+
+
+def _summary(rows: list[dict], door: Door) -> str:
     counts = {kind: sum(row["kind"] == kind for row in rows) for kind in KINDS}
     share = sum(row.get("coverage", 0.0) for row in rows) / max(len(rows), 1)
-    served = sum(row.get("served_again", 0) == row.get("of") for row in rows)
-    calls = sum(row.get("served_again", 0) for row in rows)
+    served = sum(row.get(door.served, 0) == row.get("of") for row in rows)
+    calls = sum(row.get(door.served, 0) for row in rows)
+    more = sum(row.get("graphs", 0) > row.get("graphs_of_dynamo", 0) for row in rows)
     return (
-        f"{len(rows)} models: {', '.join(f'{n} {kind}' for kind, n in counts.items())}; mean share {share:.3f}; "
-        f"{served} served at every shape, {calls} of {sum(row.get('of', 20) for row in rows)} calls"
+        f"{len(rows)} models: {', '.join(f'{n} {kind}' for kind, n in counts.items() if n)}; "
+        f"mean share {share:.3f}; {served} served at every shape, "
+        f"{calls} of {sum(row.get('of', 20) for row in rows)} calls; {more} with more graphs than dynamo makes"
     )
 
 
-def _page(rows: list[dict]) -> str:
+def _page(rows: list[dict], door: Door) -> str:
+    columns = ("model", "kind", "outcome", "share", *door.columns, "note")
     lines = [
-        "# Models",
+        f"# {door.title}",
         "",
         "Small models of transformers with random weights, each called at twenty shapes (`tests/architectures.py`",
-        "generates this page). All results are those of eager. *Share* is that of operations compiled; *shapes* counts",
-        "those that compiled code serves once variants are there.",
+        "generates this page). All results are those of eager. *Share* is that of operations compiled.",
+        *door.about,
         "",
-        _summary(rows) + ".",
+        _summary(rows, door) + ".",
         "",
-        "| model | kind | outcome | captured by | share | shapes | note |",
-        "|---|---|---|---|---|---|---|",
+        f"| {' | '.join(columns)} |",
+        f"|{'---|' * len(columns)}",
     ]
     for row in rows:
-        shapes = f"{row.get('served_again', 0)} of {row.get('of', 20)}"
         note = row.get("note") or next(iter(row.get("faults") or row.get("fallbacks") or [""]))
-        cells = (row["model"], row["family"], row["kind"], row.get("captured_by", "none"))
+        share = f"{row.get('coverage', 0.0):.2f}"
         note = note.replace("|", "\\|")[:100]
-        lines.append(f"| {' | '.join(cells)} | {row.get('coverage', 0.0):.2f} | {shapes} | {note} |")
+        cells = (row["model"], row["family"], row["kind"], share, *door.cells(row), note)
+        lines.append(f"| {' | '.join(map(str, cells))} |")
     return "\n".join(lines) + "\n"
 
 
