@@ -9,7 +9,7 @@ import copy
 import functools
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import disc
 import model_check
@@ -69,7 +69,7 @@ def _difference_of_outputs(a, e) -> str | None:
 
 
 def _row(report: dict, faults: list[tuple[int, Fault]], longest: float) -> dict:
-    """What the rows of all doors have in common; faults alone decide about the kind here."""
+    """The columns of all doors; faults alone decide about the kind here."""
     kinds = {kind for _, (kind, _) in faults}
     return {
         "kind": "wrong" if "wrong" in kinds else "error" if kinds else "whole",
@@ -157,13 +157,31 @@ class Plain:
         return run
 
 
-def by_compile(architecture: Architecture, dynamic: bool | None = True) -> dict:
+def alike(calls: list[dict]) -> list[dict]:
+    """The calls with a mask in each, if one has a mask, and with no size of 1: those are 2.
+
+    Dynamo makes a graph for each set of arguments, and for each size that may be 1.
+    """
+    are_masked = any("attention_mask" in call for call in calls)
+    masks = [{"attention_mask": torch.ones_like(call["input_ids"])} if are_masked else {} for call in calls]
+    return [
+        {name: _widened(value) for name, value in {**mask, **call}.items()}
+        for mask, call in zip(masks, calls, strict=True)
+    ]
+
+
+def _widened(x):
+    return x.repeat([2 if size == 1 else 1 for size in x.shape]) if isinstance(x, torch.Tensor) else x
+
+
+def by_compile(architecture: Architecture, dynamic: bool | None = True, as_they_are: bool = False) -> dict:
     """Compiles a model as dynamo asks, beside dynamo with a backend that compiles nothing.
 
-    A call that differs from eager mode as it does with that backend is dynamo's affair.
+    A call that differs from eager mode as it does with that backend is dynamo's affair. The
+    calls are made ``alike``, so that most models are one graph, unless they come ``as_they_are``.
     """
     module = architecture.build()
-    calls = architecture.calls()
+    calls = architecture.calls() if as_they_are else alike(architecture.calls())
     eager, apart = copy.deepcopy(module), copy.deepcopy(module)
     expected = [outcome(eager, call) for call in calls]
     plain = Plain()
@@ -258,7 +276,8 @@ _COMPILE = Door(
     (
         'The models are called through `torch.compile(model, backend="disc", dynamic=True)`. *Graphs* are those',
         "that disc was given, and in parentheses those that dynamo makes with a backend that compiles nothing.",
-        "*Shapes* counts the calls of which compiled code serves each graph.",
+        "*Shapes* counts the calls of which compiled code serves each graph. No size is 1, and texts have a",
+        "mask in each call: for other calls dynamo makes graphs of their own.",
     ),
     ("graphs", "shapes"),
     _cells_of_compile,
@@ -267,13 +286,15 @@ _COMPILE = Door(
 DOORS = {
     "optimize": _OPTIMIZE,
     "compile": _COMPILE,
+    "compile-all": replace(
+        _COMPILE,
+        tried=functools.partial(by_compile, as_they_are=True),
+        about=(*_COMPILE.about[:-2], "*Shapes* counts the calls of which compiled code serves each graph."),
+    ),
     # Dynamo decides which sizes are open.
-    "compile-automatic": Door(
-        functools.partial(by_compile, dynamic=None),
-        _COMPILE.title,
-        ('The models are called through `torch.compile(model, backend="disc")`.',),
-        _COMPILE.columns,
-        _cells_of_compile,
-        "served",
+    "compile-automatic": replace(
+        _COMPILE,
+        tried=functools.partial(by_compile, dynamic=None),
+        about=('The models are called through `torch.compile(model, backend="disc")`.',),
     ),
 }

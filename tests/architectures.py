@@ -38,21 +38,29 @@ def main() -> int:
     parser.add_argument("--only", default="*", help="names of models, as patterns with a | between")
     parser.add_argument("--limit", type=float, default=300, help="CPU seconds for a model")
     parser.add_argument("--out", help="a file that the lines are added to")
+    parser.add_argument("--resume", action="store_true", help="leaves out the models that --out has already")
     parser.add_argument("--page", help="writes the table of the page of models")
     parser.add_argument("--from", dest="old", help="takes the lines of a file, and runs nothing")
     chosen = parser.parse_args()
     door = DOORS[chosen.door]
     if chosen.old is not None:
-        with open(chosen.old) as lines:
-            rows = list({row["model"]: row for row in map(json.loads, lines)}.values())
+        rows = _read(chosen.old)
     else:
         _import_ahead()
-        rows = [_noted(_apart(name, door, chosen.limit), chosen.out) for name in _named(chosen.only)]
+        rows = _read(chosen.out) if chosen.resume else []
+        names = [name for name in _named(chosen.only) if name not in {row["model"] for row in rows}]
+        rows += [_noted(_apart(name, door, chosen.limit), chosen.out) for name in names]
     if chosen.page is not None:
         with open(chosen.page, "w") as page:
             page.write(_page(rows, door))
     print(_summary(rows, door), file=sys.stderr)
     return any(row["kind"] in ("wrong", "error") for row in rows)
+
+
+def _read(path: str) -> list[dict]:
+    """The rows of a file, the last one of each model."""
+    with open(path) as lines:
+        return list({row["model"]: row for row in map(json.loads, lines)}.values())
 
 
 def _noted(row: dict, path: str | None) -> dict:
