@@ -155,15 +155,18 @@ def _summary(rows: list[dict], door: Door) -> str:
 
 
 def _page(rows: list[dict], door: Door) -> str:
+    left = [name for name in architecture_models.MODELS if name not in {row["model"] for row in rows}]
     columns = ("model", "kind", "outcome", "share", *door.columns, "note")
     lines = [
         f"# {door.title}",
         "",
         "Small models of transformers with random weights, each called at twenty shapes (`tests/architectures.py`",
-        "generates this page). All results are those of eager. *Share* is that of operations compiled.",
+        "generates this page). Results are compared with those of eager: *wrong* and *error* are outcomes. *Share* is",
+        "that of operations compiled.",
         *door.about,
         "",
         _summary(rows, door) + ".",
+        f"Not in the table, as they were not run to their end: {', '.join(left) or 'none'}.",
         "",
         f"| {' | '.join(columns)} |",
         f"|{'---|' * len(columns)}",
