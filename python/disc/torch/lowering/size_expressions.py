@@ -177,11 +177,19 @@ def _exact_quotient(a, b):
     >>> s = sympy.Symbol("s", integer=True)
     >>> _exact_quotient(3 * s * s, s)
     3*s
+    >>> _exact_quotient(4 * s * s, s * tsf.FloorDiv(s * s, s))
+    4
     """
+    a, b = (e.replace(tsf.FloorDiv, _divided) if e.has(tsf.FloorDiv) else e for e in (a, b))
     if not b.free_symbols or b.has(sympy.Float) or a.has(sympy.Float):
         return None
     quotient, divisor = sympy.fraction(sympy.cancel(a / b))
     return quotient if divisor == 1 and all(c.is_integer for c in sympy.Add.make_args(quotient)) else None
+
+
+def _divided(a, b):
+    exact = _exact_quotient(a, b)
+    return tsf.FloorDiv(a, b) if exact is None else exact
 
 
 def _scaled(e) -> tuple[float, Fraction, sympy.Basic] | None:
