@@ -11,7 +11,7 @@ use crate::{
     tensor::{TensorRef, bytes_of, is_contiguous},
 };
 use disc_abi::{DEVICE_CPU, FLAG_READ_ONLY, Tensor};
-use std::{ops::Range, ptr};
+use std::ptr;
 
 /// Fills the descriptors for a call of `entry`; the inputs' sizes and strides are borrowed until
 /// the call ends.
@@ -37,9 +37,9 @@ pub(crate) fn bind(descriptors: &mut Descriptors, entry: &EntryMeta, inputs: &[T
 /// The first two inputs that overlap.
 pub fn check_overlaps(entry: &EntryMeta, inputs: &[TensorRef<'_>]) -> Result<(), Error> {
     for (index, meta) in entry.inputs.iter().enumerate().filter(|(_, meta)| meta.written) {
-        let Some(written) = inputs.get(index).and_then(extent) else { continue };
+        let Some(written) = inputs.get(index).and_then(TensorRef::addresses) else { continue };
         for (other, input) in inputs.iter().enumerate().filter(|&(other, _)| other != index) {
-            let overlaps = extent(input).is_some_and(|read| read.start < written.end && written.start < read.end);
+            let overlaps = input.addresses().is_some_and(|read| read.start < written.end && written.start < read.end);
             if overlaps {
                 let (name, second) = (&meta.name, &entry.inputs[other].name);
                 let message = format!(
@@ -50,24 +50,6 @@ pub fn check_overlaps(entry: &EntryMeta, inputs: &[TensorRef<'_>]) -> Result<(),
         }
     }
     Ok(())
-}
-
-/// The addresses from the first byte of a tensor to the last; `None` if it has no elements, or
-/// sizes that no memory holds.
-fn extent(tensor: &TensorRef<'_>) -> Option<Range<i128>> {
-    let (sizes, size) = (tensor.sizes(), tensor.dtype().size() as i128);
-    if sizes.iter().any(|&size| size <= 0) {
-        return None;
-    }
-    let (mut first, mut last, mut dense) = (0_i128, 0_i128, 1_i128);
-    for (axis, &count) in sizes.iter().enumerate().rev() {
-        let stride = tensor.given_strides().map_or(Some(dense), |strides| strides.get(axis).copied().map(i128::from))?;
-        let reach = (i128::from(count) - 1).checked_mul(stride)?;
-        (first, last) = (first.checked_add(reach.min(0))?, last.checked_add(reach.max(0))?);
-        dense = dense.checked_mul(i128::from(count))?;
-    }
-    let start = tensor.data().addr() as i128;
-    Some(start.checked_add(first.checked_mul(size)?)?..start.checked_add((last.checked_add(1)?).checked_mul(size)?)?)
 }
 
 fn names(inputs: &[InputMeta]) -> String {

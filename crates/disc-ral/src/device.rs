@@ -70,11 +70,15 @@ pub type Threads = u32;
 /// One launch: see [`disc_abi::Runtime::launch`].
 #[derive(Clone, Copy)]
 pub struct Launch {
+    /// The kernel.
     pub kernel: KernelHandle,
+    /// Its arguments, as many words as it reads.
     pub args: *const u64,
+    /// The number of units of work.
     pub units: i64,
     /// Estimated nanoseconds on one thread.
     pub cost: i64,
+    /// The bytes of scratch that each thread needs.
     pub scratch_bytes: i64,
 }
 
@@ -82,7 +86,12 @@ pub struct Launch {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LaunchFailure {
     /// No memory for scratch.
-    Scratch { bytes: i64, cause: AllocError },
+    Scratch {
+        /// The bytes that were asked for.
+        bytes: i64,
+        /// The reason why there are none.
+        cause: AllocError,
+    },
     /// The kernel reported a fault.
     Fault(Fault),
     /// More units than a launch can have.
@@ -92,7 +101,9 @@ pub enum LaunchFailure {
 /// The report of a kernel's first failing unit: its status and the values that it left in scratch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fault {
+    /// The status that the kernel returned.
     pub status: i32,
+    /// The values that it left.
     pub values: [i64; KERNEL_VALUES],
 }
 

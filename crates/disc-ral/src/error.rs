@@ -66,6 +66,7 @@ pub struct Error {
 }
 
 impl Error {
+    /// Makes an error without dims.
     pub fn new(code: &'static str, op: impl Into<String>, message: impl Into<String>) -> Self {
         Self { code: Cow::Borrowed(code), op: op.into(), message: message.into(), dims: Vec::new(), values: Vec::new() }
     }
@@ -100,10 +101,13 @@ impl std::error::Error for Error {}
 /// The reason why a device could not allocate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AllocError {
+    /// A number that no memory has.
     #[error("the size is negative or does not fit in 63 bits")]
     Size,
+    /// More than the limit of the process.
     #[error("this process may have {0} bytes at most")]
     OverLimit(u64),
+    /// The system refused.
     #[error("the system is out of memory")]
     System,
 }

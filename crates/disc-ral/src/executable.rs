@@ -202,10 +202,12 @@ impl Executable {
         self.options.gemm.as_ref()
     }
 
+    /// Returns the metadata of the module.
     pub fn meta(&self) -> &Arc<ModuleMeta> {
         &self.meta
     }
 
+    /// Returns the device that calls run on.
     pub fn device(&self) -> &Arc<dyn Device> {
         &self.device
     }

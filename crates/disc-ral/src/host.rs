@@ -22,6 +22,7 @@ pub struct HostTensor {
 /// # Safety
 /// The type has the size and alignment of `DTYPE`, and every bit pattern is a value.
 pub unsafe trait Element: Copy {
+    /// The element type.
     const DTYPE: DType;
 }
 
@@ -57,19 +58,23 @@ impl HostTensor {
         Ok(tensor)
     }
 
+    /// Returns the element type.
     pub fn dtype(&self) -> DType {
         self.dtype
     }
 
+    /// Returns the size of each axis.
     pub fn sizes(&self) -> &[i64] {
         &self.sizes
     }
 
+    /// Returns the elements as bytes.
     pub fn bytes(&self) -> &[u8] {
         // SAFETY: initialised memory of this size, borrowed with the tensor.
         unsafe { slice::from_raw_parts(self.memory.at(), self.bytes) }
     }
 
+    /// Returns the elements as bytes to be written.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         // SAFETY: as above, borrowed mutably.
         unsafe { slice::from_raw_parts_mut(self.memory.at(), self.bytes) }
@@ -83,6 +88,7 @@ impl HostTensor {
         Ok(unsafe { slice::from_raw_parts(self.memory.at().cast(), self.bytes / size_of::<T>()) })
     }
 
+    /// Returns the elements in row-major order to be written; an error for another dtype.
     pub fn elements_mut<T: Element>(&mut self) -> Result<&mut [T], Error> {
         self.check_dtype::<T>()?;
         // SAFETY: as above, borrowed mutably.
@@ -128,19 +134,26 @@ pub struct HostOutputs {
 
 /// One output of a call.
 pub enum HostOutput {
+    /// A tensor that the call made.
     Fresh(HostTensor),
     /// A view of this input's memory: its address, its sizes, and its strides unless
     /// contiguous.
     Alias {
+        /// The position of the input.
         input: usize,
+        /// The element type.
         dtype: DType,
+        /// The first element.
         data: *mut u8,
+        /// The size of each axis.
         sizes: Vec<i64>,
+        /// The stride of each axis; `None` if contiguous.
         strides: Option<Vec<i64>>,
     },
 }
 
 impl HostOutputs {
+    /// Returns no outputs; a call makes them.
     pub fn new() -> Self {
         Self::default()
     }

@@ -1,10 +1,59 @@
-//! Loads compiled code and runs it: the runtime abstraction layer. `docs/runtime.md` is the
-//! contract in prose.
+//! Runs models that disc compiled: the runtime, without compiler, framework and Python.
 //!
-//! It does not know the compiler and its IR; the two meet in [`disc_abi`] and in [`ModuleMeta`].
+//! A [`Package`] is a compiled model in one file. A [`Session`] runs its entries, one call at a
+//! time; any number of sessions run at once, and share code and weights. A [`Tensor`] borrows
+//! memory of the program, or is a result that owns its memory.
 //!
-//! Invariants: nothing aborts the process, every failure is a [`Error`] and the next call works;
+//! ```no_run
+//! use disc_ral::{Package, Session, SessionOptions, Tensor};
+//!
+//! let package = Package::open("model.discpkg")?;
+//! for input in package.entry("main")?.inputs() {
+//!     println!("{}: {} [{}]", input.name(), input.dtype(), input.dims().join(", "));
+//! }
+//!
+//! let options = SessionOptions { threads: Some(4), ..Default::default() };
+//! let mut session = Session::new(&package, options)?;
+//! let (sizes, elements) = ([2, 3], [1.0_f32, 2.0, 3.0, 4.0, 5.0, 6.0]);
+//! let outputs = session.run("main", &[Tensor::new(&sizes, &elements)?])?;
+//! println!("{:?}: {:?}", outputs[0].sizes(), outputs[0].elements::<f32>()?);
+//! # Ok::<(), disc_ral::Error>(())
+//! ```
+//!
+//! # Threads
+//!
+//! A package is `Send + Sync`, a session `Send`: a server opens the package once, and gives each of
+//! its workers a session. The threads of all sessions are one pool; [`SessionOptions::threads`]
+//! limits those of a call.
+//!
+//! # Memory
+//!
+//! Weights are pages of the file, which all sessions and processes share. [`Session::run_into`]
+//! writes results to memory of the caller: after a call or two of the same sizes, such a call
+//! allocates little more than its lists. [`Session::run_strided`] takes tensors of any layout.
+//!
+//! # Failures
+//!
+//! Every failure is an [`Error`] with a code ([`code`]) and a message that names the entry, the
+//! input or the part of the package. Nothing aborts the process, and after a failure the next call
+//! works.
+//!
+//! # Trust
+//!
+//! A package holds native code, which runs in this process. [`OpenOptions::require_signature`]
+//! refuses packages that the owner of a key did not sign.
+//!
+//! # Front ends
+//!
+//! [`Executable`], [`Code`], [`Weight`] and what they need are for front ends of the compiler,
+//! which run code that is in no file, on tensors of a framework. A server needs none of it. The
+//! runtime does not know the compiler and its IR: the two meet in [`disc_abi`] and in
+//! [`ModuleMeta`]. `docs/runtime.md` is the contract in prose.
+//!
+//! Invariants: nothing aborts the process, every failure is an [`Error`] and the next call works;
 //! no panic crosses into generated code; a call allocates nothing after warm-up except its outputs.
+
+#![deny(missing_docs)]
 
 mod arena;
 mod bind;

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 /// A compiled module.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ModuleMeta {
+    /// The functions that can be called.
     pub entries: Vec<EntryMeta>,
     /// The plain weights: the first part of the weight table.
     pub weights: Vec<WeightMeta>,
@@ -29,7 +30,9 @@ pub struct EntryMeta {
     pub name: String,
     /// The exported symbol, a [`disc_abi::EntryFn`].
     pub symbol: String,
+    /// The inputs in the order of a call.
     pub inputs: Vec<InputMeta>,
+    /// The outputs in the order of a result.
     pub outputs: Vec<OutputMeta>,
     /// Facts about the dims as text, for people.
     pub constraints: Vec<String>,
@@ -38,7 +41,9 @@ pub struct EntryMeta {
 /// An input. Its rank is the number of its dims.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InputMeta {
+    /// The name of the parameter.
     pub name: String,
+    /// The element type.
     #[serde(with = "dtype_code")]
     pub dtype: DType,
     /// Each dim as text: `B`, `2*B`, `768`.
@@ -52,10 +57,14 @@ pub struct InputMeta {
 /// An output. Its rank is the number of its dims.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OutputMeta {
+    /// The name of the result.
     pub name: String,
+    /// The element type.
     #[serde(with = "dtype_code")]
     pub dtype: DType,
+    /// The size of each axis as text, as for [`InputMeta::dims`].
     pub dims: Vec<String>,
+    /// As for [`InputMeta::host`].
     pub host: bool,
     /// The input whose memory this output may alias.
     pub alias: Option<usize>,
@@ -64,9 +73,12 @@ pub struct OutputMeta {
 /// A plain weight: contiguous, of fixed sizes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WeightMeta {
+    /// The name in the model.
     pub name: String,
+    /// The element type.
     #[serde(with = "dtype_code")]
     pub dtype: DType,
+    /// The size of each axis.
     pub sizes: Vec<i64>,
     /// Only `prepare` entries read it, so it may be freed when they have run.
     pub prepare_only: bool,
@@ -75,7 +87,9 @@ pub struct WeightMeta {
 /// A prepared blob: packed, scaled or folded weights.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BlobMeta {
+    /// A name for messages.
     pub name: String,
+    /// The size.
     pub bytes: u64,
     /// Position in [`ModuleMeta::prepare`] of the entry that fills it.
     pub prepare: usize,

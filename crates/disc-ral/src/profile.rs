@@ -8,11 +8,13 @@ use crate::device::Launch;
 pub struct LaunchRecord {
     /// Address of the kernel's handle, on a CPU of its code: equal for launches of one kernel.
     pub kernel: usize,
+    /// Units of work of the launch.
     pub units: i64,
     /// Estimated nanoseconds on one thread.
     pub cost: i64,
     /// Threads that took part.
     pub threads: u32,
+    /// The time of the launch.
     pub nanoseconds: u64,
     /// A library computed the GEMM of this kernel; the epilogue has a record of its own.
     pub by_library: bool,

@@ -35,6 +35,7 @@ pub(crate) struct Descriptors {
 unsafe impl Send for Descriptors {}
 
 impl SessionState {
+    /// Makes the resources of one caller on a device.
     pub fn new(device: &Arc<dyn Device>) -> Self {
         Self {
             device: Arc::clone(device),
@@ -51,6 +52,7 @@ impl SessionState {
         self.queue.limit_threads(threads);
     }
 
+    /// Returns the most threads of a call.
     pub fn thread_limit(&self) -> usize {
         self.queue.thread_limit()
     }

@@ -12,12 +12,13 @@ use crate::{
 ///
 /// # Errors
 /// A strided input that the entry writes to, no memory, and the errors of `call`.
-pub fn with_contiguous<E: From<Error>>(
+pub fn with_contiguous<R, E: From<Error>>(
     entry: &EntryMeta,
     inputs: &[TensorRef<'_>],
-    call: impl FnOnce(&[TensorRef<'_>]) -> Result<(), E>,
-) -> Result<(), E> {
-    if inputs.iter().all(TensorRef::is_contiguous) {
+    call: impl FnOnce(&[TensorRef<'_>]) -> Result<R, E>,
+) -> Result<R, E> {
+    // A call refuses a wrong number of inputs.
+    if inputs.len() != entry.inputs.len() || inputs.iter().all(TensorRef::is_contiguous) {
         return call(inputs);
     }
     check(entry, inputs)?;

@@ -2,7 +2,7 @@
 
 use crate::error::Error;
 use disc_abi::{DEVICE_CPU, DType};
-use std::{ffi::c_void, marker::PhantomData};
+use std::{ffi::c_void, marker::PhantomData, ops::Range};
 
 /// A tensor of the caller, borrowed for one call.
 #[derive(Clone, Copy, Debug)]
@@ -43,14 +43,17 @@ impl<'a> TensorRef<'a> {
         Self { read_only: false, ..self }
     }
 
+    /// Returns the address of the first element.
     pub fn data(&self) -> *mut c_void {
         self.data
     }
 
+    /// Returns the element type.
     pub fn dtype(&self) -> DType {
         self.dtype
     }
 
+    /// Returns the size of each axis.
     pub fn sizes(&self) -> &'a [i64] {
         self.sizes
     }
@@ -66,10 +69,30 @@ impl<'a> TensorRef<'a> {
         self.strides.is_none_or(|strides| strides.len() != self.sizes.len() || is_contiguous(self.sizes, strides))
     }
 
+    /// Returns the kind of device that the memory belongs to.
     pub fn device(&self) -> u8 {
         self.device
     }
 
+    /// Returns the addresses from the first byte of its elements to behind the last one; `None` if
+    /// it has no elements, or sizes that no memory holds.
+    pub fn addresses(&self) -> Option<Range<i128>> {
+        let size = self.dtype.size() as i128;
+        if self.sizes.iter().any(|&size| size <= 0) {
+            return None;
+        }
+        let (mut first, mut last, mut dense) = (0_i128, 0_i128, 1_i128);
+        for (axis, &count) in self.sizes.iter().enumerate().rev() {
+            let stride = self.strides.map_or(Some(dense), |strides| strides.get(axis).copied().map(i128::from))?;
+            let reach = (i128::from(count) - 1).checked_mul(stride)?;
+            (first, last) = (first.checked_add(reach.min(0))?, last.checked_add(reach.max(0))?);
+            dense = dense.checked_mul(i128::from(count))?;
+        }
+        let start = self.data.addr() as i128;
+        Some(start.checked_add(first.checked_mul(size)?)?..start.checked_add((last.checked_add(1)?).checked_mul(size)?)?)
+    }
+
+    /// Returns true if a call may not write to it.
     pub fn is_read_only(&self) -> bool {
         self.read_only
     }

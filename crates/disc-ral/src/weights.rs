@@ -39,10 +39,12 @@ impl Weight {
         Self { data, dtype, sizes, _owner: owner }
     }
 
+    /// Returns the element type.
     pub fn dtype(&self) -> DType {
         self.dtype
     }
 
+    /// Returns the size of each axis.
     pub fn sizes(&self) -> &[i64] {
         &self.sizes
     }

@@ -23,7 +23,9 @@ const MARGIN: f64 = 0.97;
 /// The two ways to compute a GEMM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Way {
+    /// The kernel that disc generated.
     Kernel,
+    /// The library.
     Library,
 }
 
@@ -32,11 +34,13 @@ pub enum Way {
 pub struct GemmKey {
     /// The most rows of the class, a power of two.
     pub rows: i64,
+    /// The columns of the result.
     pub columns: i64,
     /// Terms of each sum.
     pub sums: i64,
     /// Code of the element type.
     pub dtype: u8,
+    /// The most threads of the session.
     pub threads: u32,
     /// Distinguishes kernels by whether operands are contiguous along the sums, and by their
     /// epilogue.
@@ -46,7 +50,9 @@ pub struct GemmKey {
 /// A choice, and the best times that it is based on.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Decision {
+    /// The class of GEMMs.
     pub key: GemmKey,
+    /// The way that was chosen for it.
     pub way: Way,
     /// Nanoseconds per row of the kernel and of the library; infinite if the library could not
     /// compute it.

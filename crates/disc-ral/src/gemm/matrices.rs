@@ -6,7 +6,9 @@ use disc_abi::{DType, Gemm};
 /// transposed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Matrix {
+    /// The first element.
     pub data: *const u8,
+    /// The elements of a column, not of a row, are adjacent.
     pub transposed: bool,
     /// Elements between rows, or between columns if transposed; at least the length of a row, or of
     /// a column.
@@ -16,11 +18,17 @@ pub struct Matrix {
 /// `result = left * right`, with sizes of at least 1.
 #[derive(Clone, Copy, Debug)]
 pub struct GemmMatrices {
+    /// The element type of all matrices.
     pub dtype: DType,
+    /// The rows of the left operand and of the result.
     pub rows: i64,
+    /// The columns of the right operand and of the result.
     pub columns: i64,
+    /// The columns of the left operand and the rows of the right one.
     pub sums: i64,
+    /// The left operand.
     pub left: Matrix,
+    /// The right operand.
     pub right: Matrix,
     /// Row-major without gaps.
     pub result: *mut u8,

@@ -69,10 +69,12 @@ impl GemmDispatch {
         Self { library, policy, choices, by_library: AtomicU64::new(0), by_kernel: AtomicU64::new(0) }
     }
 
+    /// Returns the library.
     pub fn library(&self) -> &dyn GemmLibrary {
         &*self.library
     }
 
+    /// Returns the rule that decides.
     pub fn policy(&self) -> Policy {
         self.policy
     }

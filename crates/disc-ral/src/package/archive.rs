@@ -39,10 +39,13 @@ const EXTRA_PADDING: u16 = 0xa11e;
 /// A part: a named range of the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part {
+    /// The name, a relative path.
     pub name: String,
     /// The offset of its first byte.
     pub at: usize,
+    /// The number of its bytes.
     pub bytes: usize,
+    /// The CRC-32 of its bytes.
     pub crc: u32,
 }
 
@@ -55,6 +58,7 @@ impl Part {
 
 /// A part to be written.
 pub struct NewPart<'a> {
+    /// The name, a relative path.
     pub name: &'a str,
     /// The contents, in pieces.
     pub pieces: Vec<&'a [u8]>,
@@ -63,7 +67,7 @@ pub struct NewPart<'a> {
 /// Writes a container with these parts, in this order.
 ///
 /// # Errors
-/// A name that is refused by [`parse`], or that of an earlier part; a failure of `out`.
+/// A name that readers refuse, or that of an earlier part; a failure of `out`.
 pub fn write(parts: &[NewPart<'_>], out: &mut dyn Write) -> io::Result<()> {
     let mut layout = Layout::default();
     for part in parts {

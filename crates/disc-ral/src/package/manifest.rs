@@ -27,10 +27,13 @@ pub const SIGNATURE: &str = "signature.json";
 /// The contents of `manifest.json`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Manifest {
+    /// The version of the format: [`FORMAT_VERSION`] or an earlier one.
     pub format_version: u32,
     /// The program that wrote the package: `disc 0.1.0`.
     pub build: String,
+    /// The functions that can be called.
     pub entries: Vec<EntryInfo>,
+    /// The kinds of processor that there is code for.
     pub targets: Vec<TargetInfo>,
     /// Every part but the manifest and the signature.
     pub parts: BTreeMap<String, PartInfo>,
@@ -39,8 +42,11 @@ pub struct Manifest {
 /// An entry as its callers see it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct EntryInfo {
+    /// The name.
     pub name: String,
+    /// The inputs in the order of a call.
     pub inputs: Vec<InputInfo>,
+    /// The outputs in the order of a result.
     pub outputs: Vec<OutputInfo>,
     /// Facts about the dims, as text: `S <= 512`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -101,12 +107,14 @@ pub struct TargetInfo {
 /// Size and checksum of a part.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PartInfo {
+    /// The number of its bytes.
     pub bytes: u64,
     /// The BLAKE3 hash of the contents, in hexadecimal.
     pub blake3: String,
 }
 
 impl InputInfo {
+    /// Describes an input.
     pub fn new(name: impl Into<String>, dtype: DType, dims: Vec<String>, written: bool) -> Self {
         Self { name: name.into(), dtype, dims, written }
     }
@@ -116,6 +124,7 @@ impl InputInfo {
         &self.name
     }
 
+    /// Returns the element type.
     pub fn dtype(&self) -> DType {
         self.dtype
     }
@@ -132,14 +141,17 @@ impl InputInfo {
 }
 
 impl OutputInfo {
+    /// Describes an output.
     pub fn new(name: impl Into<String>, dtype: DType, dims: Vec<String>, source: Source) -> Self {
         Self { name: name.into(), dtype, dims, source }
     }
 
+    /// Returns the name of the result.
     pub fn name(&self) -> &str {
         &self.name
     }
 
+    /// Returns the element type.
     pub fn dtype(&self) -> DType {
         self.dtype
     }
@@ -149,6 +161,7 @@ impl OutputInfo {
         &self.dims
     }
 
+    /// Returns the place of the output's value after a call.
     pub fn source(&self) -> Source {
         self.source
     }

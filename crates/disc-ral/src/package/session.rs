@@ -2,7 +2,7 @@
 
 use super::{
     Package, Tensor,
-    manifest::{EntryInfo, OutputInfo, Source},
+    manifest::{OutputInfo, Source},
 };
 use crate::{
     error::{Error, code},
@@ -54,17 +54,10 @@ impl Session {
     /// No such entry, inputs that do not fit its signature, an index out of range, no memory. The
     /// next call works.
     pub fn run(&mut self, entry: &str, inputs: &[Tensor<'_>]) -> Result<Vec<Tensor<'static>>, Error> {
-        let mut made = HostOutputs::new();
-        let (info, refs) = self.start(entry, inputs, &mut made)?;
-        let mut made = made.take();
-        let values = info.outputs.iter().enumerate().map(|(i, output)| match output.source() {
-            Source::Input(input) => copy_of(&refs[input]),
-            Source::Output(value) => {
-                let is_last = info.outputs[i + 1..].iter().all(|later| later.source() != output.source());
-                take(&mut made, value, is_last)
-            }
-        });
-        values.map(|value| value.map(Tensor::from)).collect()
+        let count = self.package.entry(entry)?.outputs().len();
+        let refs: SmallVec<[TensorRef<'_>; 8]> = inputs.iter().map(Tensor::as_input).collect();
+        let made = self.call(entry, &refs, vec![Place::Own; count])?;
+        Ok(made.into_iter().filter_map(Made::owned).collect())
     }
 
     /// Runs an entry, and writes its outputs to memory of the caller: tensors that own theirs, or
@@ -73,45 +66,73 @@ impl Session {
     /// # Errors
     /// As [`Session::run`], and an output of another element type, or with less memory than needed.
     pub fn run_into(&mut self, entry: &str, inputs: &[Tensor<'_>], outputs: &mut [Tensor<'_>]) -> Result<(), Error> {
-        let expected = self.package.entry(entry)?.outputs();
-        if outputs.len() != expected.len() {
-            let message = format!("`{entry}` has {} outputs, memory for {} came", expected.len(), outputs.len());
-            return Err(Error::new(code::OUTPUT, entry, message));
-        }
-        if let Some((i, meta)) = expected.iter().enumerate().find(|(i, meta)| outputs[*i].dtype() != meta.dtype()) {
-            let message = format!("output {i} (`{}`) is {}, its memory is of {}", meta.name(), meta.dtype(), outputs[i].dtype());
-            return Err(Error::new(code::OUTPUT, meta.name(), message));
-        }
-        let sources = expected.iter().map(OutputInfo::source).collect();
-        let memory = outputs.iter_mut().map(Tensor::memory_mut).collect();
-        let mut lent = Lent { sources, memory, sizes: vec![None; outputs.len()], others: HostOutputs::new() };
-        let (info, refs) = self.start(entry, inputs, &mut lent)?;
-        let Lent { memory, mut sizes, mut others, .. } = lent;
-        let mut made = others.take();
-        for (i, output) in info.outputs.iter().enumerate().filter(|(i, _)| sizes[*i].is_none()).collect::<Vec<_>>() {
-            let value = match output.source() {
-                Source::Input(input) => copy_of(&refs[input])?,
-                Source::Output(value) => match info.outputs.iter().position(|first| first.source() == output.source()) {
-                    Some(first) if first < i && sizes[first].is_some() => {
-                        let (data, _) = memory[first].expect("it was written");
-                        // SAFETY: the memory of an earlier output, which the call filled.
-                        let filled =
-                            unsafe { TensorRef::from_raw(data.cast(), output.dtype(), sizes[first].as_deref().unwrap_or(&[])) };
-                        copy_of(&filled)?
-                    }
-                    _ => take(&mut made, value, false)?,
-                },
-            };
-            let needed = value.bytes();
-            let (data, _) = memory[i].filter(|(_, bytes)| *bytes >= needed.len()).ok_or_else(|| too_small(i, value.sizes()))?;
-            // SAFETY: memory of the caller, borrowed exclusively, of at least so many bytes.
-            unsafe { data.copy_from_nonoverlapping(needed.as_ptr(), needed.len()) };
-            sizes[i] = Some(value.sizes().to_vec());
-        }
-        for (output, sizes) in outputs.iter_mut().zip(sizes) {
-            output.set_sizes(&sizes.unwrap_or_default());
+        self.check_outputs(entry, outputs.iter().map(|output| Some(output.dtype())))?;
+        let places = outputs.iter_mut().map(|output| Place::Lent(output.memory_mut())).collect();
+        let refs: SmallVec<[TensorRef<'_>; 8]> = inputs.iter().map(Tensor::as_input).collect();
+        for (output, made) in outputs.iter_mut().zip(self.call(entry, &refs, places)?) {
+            if let Made::Written(sizes) = made {
+                output.set_sizes(&sizes);
+            }
         }
         Ok(())
+    }
+
+    /// Runs an entry on tensors of any layout, which another language owns. An output that is
+    /// `None` becomes a tensor that owns its memory; the others are written to, as by
+    /// [`Session::run_into`].
+    ///
+    /// # Errors
+    /// As [`Session::run_into`].
+    pub fn run_strided(
+        &mut self,
+        entry: &str,
+        inputs: &[TensorRef<'_>],
+        outputs: &mut [Option<Tensor<'_>>],
+    ) -> Result<(), Error> {
+        self.check_outputs(entry, outputs.iter().map(|output| output.as_ref().map(Tensor::dtype)))?;
+        let place =
+            |output: &mut Option<Tensor<'_>>| output.as_mut().map_or(Place::Own, |tensor| Place::Lent(tensor.memory_mut()));
+        let places = outputs.iter_mut().map(place).collect();
+        for (output, made) in outputs.iter_mut().zip(self.call(entry, inputs, places)?) {
+            match (made, output) {
+                (Made::Written(sizes), Some(tensor)) => tensor.set_sizes(&sizes),
+                (Made::Owned(tensor), output) => *output = Some(tensor.into()),
+                (Made::Written(_), None) => return Err(Error::internal("an output was written to no memory")),
+            }
+        }
+        Ok(())
+    }
+
+    /// Compares number and element types of the memory for outputs with those of the entry.
+    fn check_outputs(&self, entry: &str, dtypes: impl ExactSizeIterator<Item = Option<DType>>) -> Result<(), Error> {
+        let expected = self.package.entry(entry)?.outputs();
+        if dtypes.len() != expected.len() {
+            let message = format!("`{entry}` has {} outputs, memory for {} came", expected.len(), dtypes.len());
+            return Err(Error::new(code::OUTPUT, entry, message));
+        }
+        let mut pairs = expected.iter().zip(dtypes).enumerate();
+        match pairs.find(|(_, (meta, dtype))| dtype.is_some_and(|dtype| dtype != meta.dtype())) {
+            None => Ok(()),
+            Some((i, (meta, dtype))) => {
+                let of = dtype.map(|dtype| dtype.to_string()).unwrap_or_default();
+                let message = format!("output {i} (`{}`) is {}, its memory is of {of}", meta.name(), meta.dtype());
+                Err(Error::new(code::OUTPUT, meta.name(), message))
+            }
+        }
+    }
+
+    /// Runs the compiled function, and puts each output of the entry in its place.
+    fn call(&mut self, entry: &str, inputs: &[TensorRef<'_>], places: Vec<Place>) -> Result<Vec<Made>, Error> {
+        let Self { package, executable, state } = self;
+        let outputs = package.entry(entry)?.outputs();
+        let position = executable.meta().entry(entry);
+        let position = position.ok_or_else(|| Error::internal(format!("the code has no function `{entry}`")))?;
+        let mut lent = Lent { outputs, sizes: vec![None; places.len()], places, others: HostOutputs::new() };
+        // The views of inputs among the results are read before copies of strided inputs are freed.
+        with_contiguous(&executable.meta().entries[position], inputs, |dense| {
+            executable.run(position, state, dense, &mut lent)?;
+            lent.finish(dense)
+        })
     }
 
     /// Returns the package.
@@ -122,36 +143,6 @@ impl Session {
     /// Returns the most bytes of temporary memory that one call had in use at once.
     pub fn peak_arena_bytes(&self) -> usize {
         self.state.peak_arena_bytes()
-    }
-
-    /// Runs the compiled function. Returns the entry and the inputs as it saw them.
-    fn start<'t>(
-        &mut self,
-        entry: &str,
-        inputs: &'t [Tensor<'_>],
-        outputs: &mut dyn OutputAllocator,
-    ) -> Result<(&EntryInfo, SmallVec<[TensorRef<'t>; 8]>), Error> {
-        let info = self.package.entry(entry)?.info;
-        let position = self.executable.meta().entry(entry);
-        let position = position.ok_or_else(|| Error::internal(format!("the code has no function `{entry}`")))?;
-        let refs: SmallVec<[TensorRef<'t>; 8]> = inputs.iter().map(Tensor::as_input).collect();
-        self.executable.run(position, &mut self.state, &refs, outputs)?;
-        Ok((info, refs))
-    }
-
-    /// Runs the compiled function of an entry on tensors of any layout: for front ends that make
-    /// their own tensors. The outputs are those of the function, before
-    /// [`OutputInfo::source`](super::OutputInfo::source) names the entry's.
-    ///
-    /// # Errors
-    /// As [`Session::run`].
-    pub fn run_raw(&mut self, entry: &str, inputs: &[TensorRef<'_>], outputs: &mut dyn OutputAllocator) -> Result<(), Error> {
-        let position = self.executable.meta().entry(entry);
-        let position =
-            position.ok_or_else(|| self.package.entry(entry).err().unwrap_or_else(|| Error::internal("no function")))?;
-        let executable = Arc::clone(&self.executable);
-        let meta = &executable.meta().entries[position];
-        with_contiguous(meta, inputs, |dense| executable.run(position, &mut self.state, dense, outputs))
     }
 }
 
@@ -182,22 +173,87 @@ fn too_small(index: usize, sizes: &[i64]) -> Error {
     Error::new(code::OUTPUT, format!("output{index}"), message)
 }
 
-/// Memory of the caller for outputs, and memory of our own for what the caller does not see.
-struct Lent {
-    sources: Vec<Source>,
-    memory: Vec<Option<(*mut u8, usize)>>,
-    /// The sizes of the outputs that were made in the caller's memory.
+/// The place that a caller has for an output: address and bytes of memory (`None` if it may not be
+/// written to), or a new tensor.
+#[derive(Clone, Copy)]
+enum Place {
+    Lent(Option<(*mut u8, usize)>),
+    Own,
+}
+
+/// An output of a call: the sizes of one in the caller's memory, or a tensor.
+enum Made {
+    Written(Vec<i64>),
+    Owned(HostTensor),
+}
+
+impl Made {
+    fn owned(self) -> Option<Tensor<'static>> {
+        match self {
+            Self::Written(_) => None,
+            Self::Owned(tensor) => Some(tensor.into()),
+        }
+    }
+}
+
+/// Memory of the caller for outputs, and memory of our own for the others.
+struct Lent<'p> {
+    outputs: &'p [OutputInfo],
+    places: Vec<Place>,
+    /// The sizes of the outputs that the function made in the caller's memory.
     sizes: Vec<Option<Vec<i64>>>,
     others: HostOutputs,
 }
 
-impl OutputAllocator for Lent {
+impl Lent<'_> {
+    /// Puts the outputs that the function did not make in their place there.
+    fn finish(&mut self, inputs: &[TensorRef<'_>]) -> Result<Vec<Made>, Error> {
+        let mut values = self.others.take();
+        (0..self.outputs.len())
+            .map(|i| match &self.sizes[i] {
+                Some(sizes) => Ok(Made::Written(sizes.clone())),
+                None => self.place(i, inputs, &mut values),
+            })
+            .collect()
+    }
+
+    fn place(&self, i: usize, inputs: &[TensorRef<'_>], values: &mut [Option<HostOutput>]) -> Result<Made, Error> {
+        let value = self.value(i, inputs, values)?;
+        let Place::Lent(memory) = self.places[i] else { return Ok(Made::Owned(value)) };
+        let bytes = value.bytes();
+        let (data, _) = memory.filter(|(_, room)| *room >= bytes.len()).ok_or_else(|| too_small(i, value.sizes()))?;
+        // SAFETY: memory of the caller, borrowed exclusively, of at least so many bytes.
+        unsafe { data.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
+        Ok(Made::Written(value.sizes().to_vec()))
+    }
+
+    fn value(&self, i: usize, inputs: &[TensorRef<'_>], values: &mut [Option<HostOutput>]) -> Result<HostTensor, Error> {
+        let source = self.outputs[i].source();
+        let index = match source {
+            Source::Input(input) => return copy_of(&inputs[input]),
+            Source::Output(index) => index,
+        };
+        let first = self.outputs.iter().zip(&self.sizes).position(|(output, sizes)| output.source() == source && sizes.is_some());
+        if let Some(first) = first
+            && let (Place::Lent(Some((data, _))), Some(sizes)) = (self.places[first], &self.sizes[first])
+        {
+            // SAFETY: the memory of another output, which the function filled.
+            return copy_of(&unsafe { TensorRef::from_raw(data.cast(), self.outputs[i].dtype(), sizes) });
+        }
+        take(values, index, self.outputs[i + 1..].iter().all(|later| later.source() != source))
+    }
+}
+
+impl OutputAllocator for Lent<'_> {
     fn alloc(&mut self, index: usize, dtype: DType, sizes: &[i64]) -> Result<*mut u8, OutputError> {
-        let Some(output) = self.sources.iter().position(|source| *source == Source::Output(index)) else {
+        let position = self.outputs.iter().position(|output| output.source() == Source::Output(index));
+        let Some((output, memory)) = position.and_then(|i| match self.places[i] {
+            Place::Lent(memory) => Some((i, memory)),
+            Place::Own => None,
+        }) else {
             return self.others.alloc(index, dtype, sizes);
         };
-        let needed = bytes_of(dtype, sizes);
-        match (self.memory[output], needed) {
+        match (memory, bytes_of(dtype, sizes)) {
             (Some((data, bytes)), Some(needed)) if needed <= bytes => {
                 self.sizes[output] = Some(sizes.to_vec());
                 Ok(data)

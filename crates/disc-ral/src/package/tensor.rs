@@ -3,6 +3,7 @@
 use crate::{
     error::{Error, code},
     host::{Element, HostTensor},
+    strided::Strided,
     tensor::{TensorRef, bytes_of},
 };
 use disc_abi::DType;
@@ -64,10 +65,22 @@ impl<'a> Tensor<'a> {
     /// Another number of bytes than the sizes have, or memory that is not aligned to an element.
     pub fn from_bytes(dtype: DType, sizes: &'a [i64], bytes: &'a [u8]) -> Result<Self, Error> {
         check(dtype, sizes, bytes.len())?;
-        if !bytes.as_ptr().addr().is_multiple_of(dtype.size()) {
-            return Err(bad(format!("the memory of a tensor of {dtype} is aligned to {} bytes", dtype.size())));
-        }
+        check_alignment(dtype, bytes.as_ptr())?;
         Ok(Self { dtype, sizes: sizes.into(), memory: Memory::Shared(bytes) })
+    }
+
+    /// Borrows memory of another language that a call may write to; it need not be initialised
+    /// before.
+    ///
+    /// # Errors
+    /// Sizes that are negative or fit into no memory, or memory that is not aligned to an element.
+    ///
+    /// # Safety
+    /// For `'a`, `data` is valid memory of these sizes, and nobody else accesses it.
+    pub unsafe fn from_raw_mut(dtype: DType, sizes: &'a [i64], data: *mut u8) -> Result<Self, Error> {
+        let bytes = bytes_of(dtype, sizes).ok_or_else(|| bad(format!("no memory has sizes {sizes:?} of {dtype}")))?;
+        check_alignment(dtype, data)?;
+        Ok(Self { dtype, sizes: sizes.into(), memory: Memory::Exclusive(data, bytes, PhantomData) })
     }
 
     /// Makes a tensor of zeros that owns its memory.
@@ -112,6 +125,17 @@ impl<'a> Tensor<'a> {
             Memory::Shared(bytes) => Ok(bytes),
             Memory::Owned(tensor) => Ok(tensor.bytes()),
             Memory::Exclusive(..) => Err(bad("the tensor borrows memory to write to: read the slice itself".into())),
+        }
+    }
+
+    /// Returns a tensor that owns its memory: this one, or a copy if it borrows.
+    ///
+    /// # Errors
+    /// No memory.
+    pub fn into_owned(self) -> Result<Tensor<'static>, Error> {
+        match self.memory {
+            Memory::Owned(tensor) => Ok(tensor.into()),
+            _ => Ok(Strided::of(&self.as_input()).to_contiguous()?.into()),
         }
     }
 
@@ -162,6 +186,13 @@ fn check(dtype: DType, sizes: &[i64], bytes: usize) -> Result<(), Error> {
         return Ok(());
     }
     Err(bad(format!("{bytes} bytes for a tensor of {dtype} of sizes {sizes:?}")))
+}
+
+fn check_alignment(dtype: DType, data: *const u8) -> Result<(), Error> {
+    if data.addr().is_multiple_of(dtype.size()) {
+        return Ok(());
+    }
+    Err(bad(format!("the memory of a tensor of {dtype} is aligned to {} bytes", dtype.size())))
 }
 
 fn bad(message: String) -> Error {

@@ -2,6 +2,7 @@
 //! compiler.
 
 mod arena;
+mod bounds;
 mod errors;
 mod fork;
 mod gemm;
