@@ -15,11 +15,11 @@ PYTEST_ARGS ?=
 BENCH_ARGS ?=
 
 # Crates below LLVM: they build and test in seconds. disc-ral is a runtime without compiler, so without LLVM too.
-WITHOUT_LLVM := disc-abi disc-options disc-import disc-ir disc-filetests disc-passes disc-codegen disc-ral xtask
+WITHOUT_LLVM := disc-abi disc-options disc-import disc-ir disc-filetests disc-passes disc-codegen disc-ral disc-capi xtask
 WITH_LLVM := disc-llvm disc disc-cli
 PACKAGES = $(addprefix --package ,$(1))
 
-.PHONY: help setup demo test bench lint fmt wheel develop checks test-rust test-python clean-python
+.PHONY: help setup demo test bench lint fmt wheel capi develop checks test-rust test-python clean-python
 
 help: ## say what the targets do
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -50,6 +50,9 @@ fmt: ## format the Rust and Python sources
 wheel: ## build one abi3 wheel for manylinux_2_28 into dist/
 	@scripts/setup.sh dev wheel
 	@scripts/wheel.sh
+
+capi: ## build the C API: header and libraries into dist/capi/
+	@$(STEP) run "C API" scripts/capi.sh dist/capi
 
 clean-python: ## remove the virtual environment, the built extension and caches of Python tools
 	rm -rf "$(VENV)" "$(VENV).lock" .tools .pytest_cache .ruff_cache .hypothesis

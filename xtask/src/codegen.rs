@@ -9,6 +9,7 @@ use std::{fs, path::Path};
 use anyhow::{Context, Result, bail};
 
 use crate::{
+    capi,
     layers::{LAYERS, PACKAGES},
     sources,
 };
@@ -47,6 +48,7 @@ fn generated(root: &Path) -> Result<Vec<Generated>> {
         Generated { path: "ARCHITECTURE.md", section: Some("packages"), text: package_map() },
         Generated { path: "docs/guide/settings.md", section: Some("options"), text: disc_options::render::settings() },
         file("python/disc/core/option_fields.py", disc_options::render::python_fields()),
+        file("crates/disc-capi/include/disc.h", capi::header(root)?),
         file("docs/errors.md", disc_ir::diag::docs()),
         file("docs/ops.md", disc_ir::ops::docs()),
         file("docs/passes.md", disc_passes::docs()),

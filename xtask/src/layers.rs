@@ -27,6 +27,8 @@ pub(crate) const LAYERS: &[Layer] = &[
     layer("disc-llvm", &["disc-codegen", "disc-ir", "disc-abi"]),
     // Never disc-ir: a server that runs packages builds this crate alone.
     layer("disc-ral", &["disc-abi"]),
+    // The crates of a deployment, on the runtime alone.
+    layer("disc-capi", &["disc-ral"]),
     layer("disc-simt", &["disc-ir", "disc-abi", "disc-ral"]),
     layer("disc", &["disc-options", "disc-abi", "disc-ir", "disc-passes", "disc-codegen", "disc-llvm", "disc-ral", "disc-simt"]),
     layer("disc-cli", &["disc", "disc-ir", "disc-passes", "disc-filetests"]),

@@ -5,6 +5,7 @@
 //! builds in seconds.
 
 mod bless;
+mod capi;
 mod codegen;
 mod fuzz;
 mod layers;

@@ -1,0 +1,8 @@
+//! Names the shared library, which `make capi` installs as `libdisc.so`.
+
+fn main() {
+    println!("cargo:rerun-if-changed=build.rs");
+    if std::env::var("CARGO_CFG_TARGET_OS").is_ok_and(|os| os == "linux") {
+        println!("cargo:rustc-cdylib-link-arg=-Wl,-soname,libdisc.so");
+    }
+}
