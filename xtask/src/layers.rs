@@ -29,9 +29,10 @@ pub(crate) const LAYERS: &[Layer] = &[
     layer("disc-ral", &["disc-abi"]),
     // The crates of a deployment, on the runtime alone.
     layer("disc-capi", &["disc-ral"]),
+    layer("disc-serve", &["disc-ral"]),
     layer("disc-simt", &["disc-ir", "disc-abi", "disc-ral"]),
     layer("disc", &["disc-options", "disc-abi", "disc-ir", "disc-passes", "disc-codegen", "disc-llvm", "disc-ral", "disc-simt"]),
-    layer("disc-cli", &["disc", "disc-ir", "disc-passes", "disc-filetests"]),
+    layer("disc-cli", &["disc", "disc-ir", "disc-passes", "disc-filetests", "disc-serve"]),
     // The wheel installs `disc` and `disc-opt` too: their main functions are in the extension.
     layer("disc-python", &["disc-options", "disc-import", "disc", "disc-cli", "disc-ir", "disc-ral"]),
     layer("xtask", &["disc-options", "disc-ir", "disc-passes", "disc-codegen"]),
@@ -47,6 +48,8 @@ pub(crate) const DOORS: &[(&str, &[&str])] = &[
     ("llvm-sys", &["disc-llvm"]),
     ("pyo3", &["disc-python"]),
     ("cudarc", &["disc-ral"]),
+    ("axum", &["disc-serve"]),
+    ("tokio", &["disc-serve"]),
     ("anyhow", &["xtask"]),
 ];
 
