@@ -39,7 +39,11 @@ def _build(installed, source, program, *link):
     return program
 
 
-@pytest.mark.parametrize("link", [["-ldisc"], ["-l:libdisc.a", *SYSTEM]], ids=["shared", "static"])
+@pytest.mark.parametrize(
+    "link",
+    [["-ldisc", "-fsanitize=address,undefined"], ["-l:libdisc.a", *SYSTEM]],
+    ids=["shared", "static"],
+)
 def test_calls_and_failures(installed, package, tmp_path, link):
     program = _build(installed, "tests/capi/check.c", tmp_path / "check", *link)
     done = subprocess.run([program, package], capture_output=True, text=True, cwd=tmp_path)

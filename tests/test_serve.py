@@ -246,6 +246,16 @@ def test_a_full_queue_refuses_and_sigterm_answers_what_runs(serve, package):
         server.open(b"")
 
 
+def _binary(rows: int) -> bytes:
+    """Returns a request whose tensors, and those of its answer, are binary."""
+    size = {"binary_data_size": rows * 32}
+    tensor = {"name": "x", "shape": [rows, 8], "datatype": "FP32", "parameters": size}
+    json_bytes = json.dumps({"inputs": [tensor], "parameters": {"binary_data_output": True}}).encode()
+    head = "POST /v2/models/affine/infer HTTP/1.1\r\nhost: x\r\n"
+    head += f"content-length: {len(json_bytes) + rows * 32}\r\ninference-header-content-length: {len(json_bytes)}\r\n\r\n"
+    return head.encode() + json_bytes + bytes(rows * 32)
+
+
 def test_slow_clients_and_garbage_cost_nobody_else_anything(serve, package):
     server = serve(package, "--client-timeout", "1")
     head = b"POST /v2/models/affine/infer HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n"
@@ -255,6 +265,7 @@ def test_slow_clients_and_garbage_cost_nobody_else_anything(serve, package):
     gone = [server.open(head + b"\r\n{") for _ in range(20)]
     for client in gone:
         client.close()
+    lazy = server.open(_binary(250_000))
     start = time.monotonic()
     assert server.infer("affine", x=_x(2))[0] == 200
     assert time.monotonic() - start < 1
@@ -266,6 +277,12 @@ def test_slow_clients_and_garbage_cost_nobody_else_anything(serve, package):
                 pass
     assert server.infer("affine", x=_x(2))[0] == 200
     assert server.json("GET", "/v2/health/ready")[0] == 200
+    time.sleep(3)  # The client that takes no answer is disconnected.
+    received = 0
+    with contextlib.suppress(ConnectionResetError):
+        while data := lazy.recv(1 << 20):
+            received += len(data)
+    assert received < 250_000 * 32
 
 
 class Step(torch.nn.Module):

@@ -17,8 +17,13 @@ pub fn with_contiguous<R, E: From<Error>>(
     inputs: &[TensorRef<'_>],
     call: impl FnOnce(&[TensorRef<'_>]) -> Result<R, E>,
 ) -> Result<R, E> {
-    // A call refuses a wrong number of inputs.
-    if inputs.len() != entry.inputs.len() || inputs.iter().all(TensorRef::is_contiguous) {
+    // A call refuses inputs of another number or kind; nothing of them is read before.
+    let fits = |(input, meta): (&TensorRef<'_>, &InputMeta)| {
+        (input.dtype(), input.sizes().len()) == (meta.dtype, meta.dims.len())
+            && (!input.data().is_null() || input.sizes().contains(&0))
+    };
+    let fit = inputs.len() == entry.inputs.len() && inputs.iter().zip(&entry.inputs).all(fits);
+    if !fit || inputs.iter().all(TensorRef::is_contiguous) {
         return call(inputs);
     }
     check(entry, inputs)?;
@@ -98,5 +103,37 @@ impl<'a> Strided<'a> {
                 std::ptr::copy_nonoverlapping(from, element.as_mut_ptr(), size);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host::HostTensor;
+    use disc_abi::DType;
+
+    /// Returns true if an input of rank 2 is copied for an entry that expects rank 2 and this type.
+    fn is_copied(dtype: DType, input: TensorRef<'_>) -> bool {
+        let dims = vec!["2".into(), "3".into()];
+        let meta = InputMeta { name: "x".into(), dtype, dims, host: false, written: false };
+        let entry = EntryMeta { inputs: vec![meta], ..EntryMeta::default() };
+        let result: Result<bool, Error> = with_contiguous(&entry, &[input], |dense| Ok(dense[0].data() != input.data()));
+        result.unwrap()
+    }
+
+    #[test]
+    fn strided_inputs_are_copied_unless_a_call_refuses_them() {
+        let tensor = HostTensor::new(&[3, 2], &[1_i16, 2, 3, 4, 5, 6]).unwrap();
+        let view = |data| {
+            // SAFETY: a transposed view of the tensor; nothing reads it elsewhere.
+            unsafe { TensorRef::from_raw(data, DType::I16, &[2, 3]) }.strides(&[1, 2])
+        };
+        let data = tensor.as_input().data();
+        assert!(is_copied(DType::I16, view(data)));
+        assert!(!is_copied(DType::I64, view(data)), "it has no elements of eight bytes");
+        assert!(!is_copied(DType::I16, view(std::ptr::null_mut())));
+        let mut dense = Vec::new();
+        Strided::of(&view(data)).to_contiguous().unwrap().elements::<i16>().unwrap().clone_into(&mut dense);
+        assert_eq!(dense, [1, 3, 5, 2, 4, 6]);
     }
 }
