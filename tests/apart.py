@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import gc
 import importlib
 import multiprocessing
 import os
@@ -48,6 +50,7 @@ def words(error: Exception) -> str:
     return f"{text} ({os.path.basename(place.filename)}:{place.lineno})"
 
 
+@functools.cache
 def _import_ahead() -> None:
     """Imports what all models need before the first process is forked."""
     for name in ("export", "_dynamo", "_inductor.config"):
@@ -58,9 +61,16 @@ def _import_ahead() -> None:
         "lowering.graph",
         "tracer.tracer",
         "partition.program",
+        "compile.backend",
+        "compile.inference",
     ):
         importlib.import_module(f"disc.torch.{name}")
     _ = transformers.BertModel, transformers.ViTModel, transformers.LlamaModel
+    # Dynamo imports more when it is used first.
+    with torch.no_grad():
+        torch.compile(torch.nn.Linear(2, 2), backend="eager", dynamic=True)(torch.ones(3, 2))
+    torch._dynamo.reset()
+    gc.freeze()
 
 
 def _child(work: Callable[[], dict], limit: int, pipe) -> None:
@@ -69,6 +79,8 @@ def _child(work: Callable[[], dict], limit: int, pipe) -> None:
     warnings.simplefilter("ignore")
     transformers.logging.set_verbosity_error()
     torch.set_num_threads(1)
+    # Capture makes many small objects that live.
+    gc.set_threshold(50_000)
     try:
         row = work()
     except Exception as error:

@@ -9,23 +9,14 @@ from __future__ import annotations
 
 import argparse
 import fnmatch
-import gc
-import importlib
 import json
-import multiprocessing
 import os
-import resource
-import signal
 import sys
-import time
-import traceback
-import warnings
 
 os.environ.setdefault("DISC_CACHE", "0")
 
+import apart
 import architecture_models
-import torch
-import transformers
 from architecture_doors import DOORS, Door
 
 #: Kinds of outcome, the best first; "graphs" are more graphs than dynamo makes by itself.
@@ -46,7 +37,6 @@ def main() -> int:
     if chosen.old is not None:
         rows = _read(chosen.old)
     else:
-        _import_ahead()
         rows = _read(chosen.out) if chosen.resume else []
         names = [name for name in _named(chosen.only) if name not in {row["model"] for row in rows}]
         rows += [_noted(_apart(name, door, chosen.limit), chosen.out) for name in names]
@@ -80,65 +70,9 @@ def _named(pattern: str) -> list[str]:
 
 def _apart(name: str, door: Door, limit: float) -> dict:
     """Runs a model in a process that is ended after ``limit`` seconds of CPU time."""
-    context = multiprocessing.get_context("fork")
-    theirs, ours = context.Pipe()
-    child = context.Process(target=_child, args=(name, door, int(limit), ours))
-    start = time.perf_counter()
-    child.start()
-    ours.close()
-    try:
-        row = theirs.recv() if theirs.poll(10 * limit) else None
-    except EOFError:
-        row = None
-    child.join(10)
-    if child.is_alive():
-        child.kill()
-        child.join()
-    if row is None:
-        what = "it died" if child.exitcode != -signal.SIGXCPU else f"no end after {limit:.0f} s"
-        row = {"kind": "error", "note": what}
-    kind = architecture_models.MODELS[name].kind
-    row = {"model": name, "family": kind, **row, "seconds": round(time.perf_counter() - start, 1)}
-    return row
-
-
-def _import_ahead() -> None:
-    """Imports what all models need before the first process is forked."""
-    for name in ("export", "_dynamo", "_inductor.config"):
-        importlib.import_module(f"torch.{name}")
-    for name in (
-        "capture.capture",
-        "capture.by_export",
-        "lowering.graph",
-        "tracer.tracer",
-        "partition.program",
-        "compile.backend",
-        "compile.inference",
-    ):
-        importlib.import_module(f"disc.torch.{name}")
-    _ = transformers.BertModel, transformers.ViTModel, transformers.LlamaModel
-    # What dynamo imports when it is used.
-    with torch.no_grad():
-        torch.compile(torch.nn.Linear(2, 2), backend="eager", dynamic=True)(torch.ones(3, 2))
-    torch._dynamo.reset()
-    gc.freeze()
-
-
-def _child(name: str, door: Door, limit: int, pipe) -> None:
-    used = int(time.process_time())
-    resource.setrlimit(resource.RLIMIT_CPU, (used + limit, used + 2 * limit))
-    warnings.simplefilter("ignore")
-    transformers.logging.set_verbosity_error()
-    torch.set_num_threads(1)
-    # Capture makes many small objects that live.
-    gc.set_threshold(50_000)
-    try:
-        row = door.tried(architecture_models.MODELS[name])
-    except Exception as error:
-        place = traceback.extract_tb(error.__traceback__)[-1]
-        text = f"{type(error).__name__}: {error}"[:300]
-        row = {"kind": "error", "note": f"{text} ({os.path.basename(place.filename)}:{place.lineno})"}
-    pipe.send(row)
+    architecture = architecture_models.MODELS[name]
+    row = apart.run(lambda: door.tried(architecture), limit)
+    return {"model": name, "family": architecture.kind, **row}
 
 
 def _summary(rows: list[dict], door: Door) -> str:
