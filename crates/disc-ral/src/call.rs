@@ -87,7 +87,7 @@ impl Call<'_> {
         // SAFETY: as above.
         let threads = unsafe { self.queue.launch(launch) }?;
         self.queue.sync()?;
-        records.push(LaunchRecord::new(launch, threads, start.elapsed()));
+        records.push(LaunchRecord::new(launch, threads, start));
         Ok(())
     }
 

@@ -89,9 +89,9 @@ pub use host::{Element, HostOutput, HostOutputs, HostTensor};
 pub use library::Library;
 pub use meta::{BlobMeta, EntryMeta, InputMeta, ModuleMeta, OutputMeta, Site, WeightMeta};
 pub use package::{
-    Entry, EntryInfo, FORMAT_VERSION, IR, InputInfo, MANIFEST, Manifest, NewPart, OpenOptions, OutputInfo, PART_ALIGN, Package,
-    Part, PartInfo, SIGNATURE, Session, SessionOptions, Source, TargetInfo, Tensor, Verify, WEIGHTS, checksum, has_feature,
-    read_archive, sign, write_archive,
+    Archive, Entry, EntryInfo, FORMAT_VERSION, IR, InputInfo, MANIFEST, Manifest, NewPart, OpenOptions, OutputInfo, PART_ALIGN,
+    Package, Part, PartInfo, SIGNATURE, Session, SessionOptions, Source, TargetInfo, Tensor, Verify, WEIGHTS, checksum,
+    has_feature, read_archive, sign, write_archive,
 };
 pub use pool::{MAX_THREADS, default_threads, pin_workers, started_workers};
 pub use profile::LaunchRecord;

@@ -2,6 +2,7 @@
 //! branch more.
 
 use crate::device::Launch;
+use std::time::Instant;
 
 /// One launch of a profiled session, in the order in which they happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,6 +15,8 @@ pub struct LaunchRecord {
     pub cost: i64,
     /// Threads that took part.
     pub threads: u32,
+    /// The moment of the launch.
+    pub start: Instant,
     /// The time of the launch.
     pub nanoseconds: u64,
     /// A library computed the GEMM of this kernel; the epilogue has a record of its own.
@@ -21,8 +24,10 @@ pub struct LaunchRecord {
 }
 
 impl LaunchRecord {
-    pub(crate) fn new(launch: &Launch, threads: u32, elapsed: std::time::Duration) -> Self {
-        let nanoseconds = u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX);
-        Self { kernel: launch.kernel.address(), units: launch.units, cost: launch.cost, threads, nanoseconds, by_library: false }
+    /// Records a launch that has just ended.
+    pub(crate) fn new(launch: &Launch, threads: u32, start: Instant) -> Self {
+        let nanoseconds = u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        let kernel = launch.kernel.address();
+        Self { kernel, units: launch.units, cost: launch.cost, threads, start, nanoseconds, by_library: false }
     }
 }

@@ -110,7 +110,7 @@ impl Offer<'_> {
         let Some(records) = call.profile else { return Ok(()) };
         call.queue.sync().map_err(Failure::Launch)?;
         let threads = u32::try_from(call.queue.thread_limit()).unwrap_or(u32::MAX);
-        let record = LaunchRecord::new(&generated(self.product), threads, start.elapsed());
+        let record = LaunchRecord::new(&generated(self.product), threads, start);
         records.push(LaunchRecord { by_library: true, ..record });
         Ok(())
     }

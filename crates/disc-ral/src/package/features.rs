@@ -33,6 +33,11 @@ fn detected(_: &str) -> bool {
 }
 
 impl TargetInfo {
+    /// Returns true if this processor can run the code.
+    pub fn runs_here(&self) -> bool {
+        self.missing().is_some_and(|missing| missing.is_empty())
+    }
+
     /// Returns the features that this processor lacks; `None` if it is of another architecture.
     fn missing(&self) -> Option<Vec<&str>> {
         let features = self.features.iter().map(String::as_str);
@@ -52,8 +57,7 @@ pub(super) fn pick<'t>(targets: &'t [TargetInfo], asked: Option<&str>) -> Result
         return Err(fault(super::manifest::MANIFEST, "the package has code for no target"));
     }
     let Some(asked) = asked else {
-        let runs = |target: &&TargetInfo| target.missing().is_some_and(|missing| missing.is_empty());
-        let best = targets.iter().filter(runs).max_by_key(|target| target.features.len());
+        let best = targets.iter().filter(|target| target.runs_here()).max_by_key(|target| target.features.len());
         return best.ok_or_else(|| refuse(format!("no code of the package runs on this processor: it has {}", names())));
     };
     let level = |target: &TargetInfo| target.name.split('+').next().map(str::to_owned);

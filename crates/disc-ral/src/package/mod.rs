@@ -20,7 +20,7 @@ pub use features::has_feature;
 pub use manifest::{
     EntryInfo, FORMAT_VERSION, IR, InputInfo, MANIFEST, Manifest, OutputInfo, PartInfo, SIGNATURE, Source, TargetInfo, WEIGHTS,
 };
-pub use open::{OpenOptions, Verify};
+pub use open::{Archive, OpenOptions, Verify};
 pub use session::{Session, SessionOptions};
 pub use signature::sign;
 pub use tensor::Tensor;
@@ -34,7 +34,6 @@ use crate::{
     meta::ModuleMeta,
     weights::{Prepared, Weight},
 };
-use open::Archive;
 use std::{
     any::Any,
     collections::HashMap,
@@ -81,7 +80,7 @@ impl Package {
     pub fn open_with(path: impl AsRef<Path>, options: &OpenOptions) -> Result<Self, Error> {
         let path = path.as_ref();
         let of_file = |error: Error| Error { message: format!("{}: {}", path.display(), error.message), ..error };
-        Archive::open(path, options).and_then(|archive| Self::new(archive, options)).map_err(of_file)
+        Self::new(Archive::open(path, options)?, options).map_err(of_file)
     }
 
     /// Opens a package that is in memory. All of it is verified.
@@ -139,7 +138,7 @@ impl Package {
     /// # Errors
     /// The part with the weights is damaged.
     pub fn weights(&self) -> Result<Vec<(String, disc_abi::DType, Vec<i64>)>, Error> {
-        Ok(WeightsFile::read(WEIGHTS, self.contents.archive.bytes_of(WEIGHTS)?)?.list())
+        self.contents.archive.weights()
     }
 
     /// Returns the contents of a part; `None` if there is none of this name.

@@ -8,6 +8,7 @@ use super::{
     no_package,
     seen::Seen,
     signature,
+    weights_file::WeightsFile,
 };
 use crate::{
     error::{Error, code},
@@ -50,8 +51,9 @@ pub struct OpenOptions {
     pub cache: Option<PathBuf>,
 }
 
-/// The parts of a package, in memory that does not change.
-pub(super) struct Archive {
+/// The parts of a package, in memory that does not change: what is in a file, whether or not this
+/// processor can run it.
+pub struct Archive {
     data: Data,
     parts: Vec<Part>,
     pub(super) manifest: Manifest,
@@ -72,7 +74,35 @@ impl Data {
 }
 
 impl Archive {
-    pub(super) fn open(path: &Path, options: &OpenOptions) -> Result<Self, Error> {
+    /// Opens a file and checks what is in it. Of the options, it does not read the target.
+    ///
+    /// # Errors
+    /// A file that cannot be read, that is no package, that is damaged, of a newer version, or
+    /// without the required signature.
+    pub fn open(path: &Path, options: &OpenOptions) -> Result<Self, Error> {
+        let of_file = |error: Error| Error { message: format!("{}: {}", path.display(), error.message), ..error };
+        Self::open_file(path, options).map_err(of_file)
+    }
+
+    /// Returns the manifest.
+    pub fn manifest(&self) -> &Manifest {
+        &self.manifest
+    }
+
+    /// Returns name and contents of each part, in the order of the file.
+    pub fn parts(&self) -> impl Iterator<Item = (&str, &[u8])> {
+        self.parts.iter().map(|part| (&*part.name, &self.data.bytes()[part.range()]))
+    }
+
+    /// Returns name, element type and sizes of each weight.
+    ///
+    /// # Errors
+    /// The part with the weights is damaged.
+    pub fn weights(&self) -> Result<Vec<(String, disc_abi::DType, Vec<i64>)>, Error> {
+        Ok(WeightsFile::read(WEIGHTS, self.bytes_of(WEIGHTS)?)?.list())
+    }
+
+    fn open_file(path: &Path, options: &OpenOptions) -> Result<Self, Error> {
         let unreadable = |error: std::io::Error| no_package(format!("the file cannot be read: {error}"));
         let file = File::open(path).map_err(unreadable)?;
         let metadata = file.metadata().map_err(unreadable)?;
