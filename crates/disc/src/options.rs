@@ -1,6 +1,6 @@
 //! Defines the options of compiling and running.
 use crate::Error;
-use disc_options::{Affects, Value};
+use disc_options::{Affects, Kind, OPTIONS, Reader, Value};
 use disc_passes::options::WeightForm;
 use disc_ral::{Device, DeviceName, host_device, open_device};
 use std::{path::PathBuf, sync::Arc};
@@ -172,6 +172,32 @@ pub enum Specialize {
 }
 
 impl Options {
+    /// Sets the option of this name from text, as a command line gives it: `weights`, `int8`.
+    ///
+    /// # Errors
+    /// A name that is not an option of the compiler, or a value that the option cannot have; the
+    /// message names what can be.
+    pub fn set_text(&mut self, name: &str, text: &str) -> Result<(), Error> {
+        let known = || OPTIONS.iter().filter(|option| option.reader == Reader::Compiler);
+        let Some(option) = known().find(|option| option.name == name) else {
+            let names: Vec<&str> = known().map(|option| option.name).collect();
+            return Err(Error::argument(format!("there is no option `{name}`: there are {}", names.join(", "))));
+        };
+        let flag = || match text {
+            "true" => Some(Value::Flag(true)),
+            "false" => Some(Value::Flag(false)),
+            _ => None,
+        };
+        let value = match option.kind {
+            Kind::Flag => flag(),
+            Kind::FlagOr(word) => flag().or((text == word).then_some(Value::Text(text))),
+            Kind::Count => text.parse().ok().map(Value::Count),
+            Kind::Text(_) | Kind::Choice(_) | Kind::ChoiceOrPath(_) | Kind::Names(_) => Some(Value::Text(text)),
+        };
+        let wrong = || Error::argument(format!("the option `{name}` is `{text}`, expected {}", expected(option.kind)));
+        self.set(name, value.ok_or_else(wrong)?).map_err(|_| wrong())
+    }
+
     /// Returns `specialize`, as the environment overrides it.
     pub(crate) fn specialization(&self) -> Result<Specialize, Error> {
         let Some(text) = std::env::var_os("DISC_SPECIALIZE").filter(|text| !text.is_empty()) else { return Ok(self.specialize) };
@@ -222,10 +248,20 @@ impl Options {
     }
 }
 
+/// Describes the values of a kind, for a message.
+fn expected(kind: Kind) -> String {
+    match kind {
+        Kind::Flag => "true or false".into(),
+        Kind::FlagOr(word) => format!("true, false or {word}"),
+        Kind::Count => "a positive number".into(),
+        Kind::Text(example) | Kind::Names(example) => example.into(),
+        Kind::Choice(words) | Kind::ChoiceOrPath(words) => format!("one of {}", words.join(", ")),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use disc_options::{OPTIONS, Reader};
 
     #[test]
     fn each_option_of_the_compiler_takes_its_default_and_refuses_another_kind() {
@@ -237,6 +273,20 @@ mod tests {
             assert_eq!(options.set(option.name, Value::NoNames), Err(SetError::Value), "{}", option.name);
         }
         assert_eq!(Options::default().set("progress", Value::Flag(true)), Err(SetError::Name));
+    }
+
+    #[test]
+    fn options_are_set_from_text() {
+        let mut options = Options::default();
+        for (name, text) in [("weights", "int8"), ("threads", "3"), ("winograd", "false"), ("specialize", "always")] {
+            options.set_text(name, text).unwrap();
+        }
+        assert_eq!((options.threads, options.winograd), (Some(3), Some(false)));
+        assert_eq!((options.weights, options.specialize), (WeightForm::Int8, Specialize::Always));
+        let mut message = |name, text| options.set_text(name, text).unwrap_err().to_string();
+        assert!(message("threads", "0").ends_with("the option `threads` is `0`, expected a positive number"));
+        assert!(message("weights", "int3").ends_with("expected one of exact, bf16, int8, int4"));
+        assert!(message("no_such", "1").contains("there is no option `no_such`: there are target, device, threads"));
     }
 
     #[test]
