@@ -9,6 +9,7 @@
 mod annotations;
 mod compare;
 mod compiled;
+mod device;
 mod file;
 pub mod fuzz;
 mod kinds;
@@ -21,5 +22,6 @@ mod values;
 
 pub use compare::{compare, tolerance};
 pub use compiled::{Compiled, Hooks, Program, Weights};
+pub use device::{Checked, check_device};
 pub use file::TestFile;
 pub use trial::{corpus, run};

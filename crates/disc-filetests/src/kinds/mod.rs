@@ -8,6 +8,8 @@ mod roundtrip;
 mod run;
 mod verify;
 
+pub(crate) use run::runs_compiled;
+
 use crate::{
     compiled::Hooks,
     file::{Command, TestFile},

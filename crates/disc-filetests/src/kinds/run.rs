@@ -47,7 +47,7 @@ type Programs = Vec<(&'static str, Box<dyn Program>)>;
 /// Compiles a module of tensors; kernels are tests of the interpreter, and weights have no values
 /// here.
 fn compile(module: &Module, hooks: Hooks) -> Result<Programs, String> {
-    if stage_of(module) != Stage::Tensor || !module.weights.is_empty() {
+    if !is_compiled(module) {
         return Ok(Vec::new());
     }
     let one = |compiled: &&'static dyn crate::Compiled| {
@@ -55,6 +55,15 @@ fn compile(module: &Module, hooks: Hooks) -> Result<Programs, String> {
         Ok((compiled.name(), program))
     };
     hooks.compiled.iter().map(one).collect()
+}
+
+fn is_compiled(module: &Module) -> bool {
+    stage_of(module) == Stage::Tensor && module.weights.is_empty()
+}
+
+/// Returns true if compilers run the file's functions; a file that is no module is theirs to fail.
+pub(crate) fn runs_compiled(file: &TestFile) -> bool {
+    parsed(file).map_or(true, |module| is_compiled(&module))
 }
 
 /// Returns the correct line `@f(...) == ...`.
