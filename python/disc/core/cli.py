@@ -6,6 +6,7 @@ copy of LLVM in the wheel would triple its size.
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from collections.abc import Callable
@@ -27,4 +28,6 @@ def _run(main: Callable[[list[str]], int]) -> int:
     # As in the binaries, Ctrl-C ends the program at once: Python would wait until the Rust code
     # returns.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
+    # Models of torch are compiled by this interpreter, unless the user names another.
+    os.environ.setdefault("DISC_PYTHON", sys.executable)
     return main(sys.argv)

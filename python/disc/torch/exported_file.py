@@ -1,0 +1,81 @@
+"""Compiles a program that ``torch.export.save`` wrote, for the command ``disc compile``.
+
+``python -m disc.torch.exported_file`` reads a request as JSON from standard input and prints one
+line of JSON: ``{"error": null}``, or the error with its code.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+from ..core.errors import Error
+from ..core.options import Options
+
+
+def compile_file(request: dict[str, Any]) -> None:
+    """Writes the package that a request asks for; raises ``disc.Error``."""
+    try:
+        import torch
+    except ImportError as error:
+        raise Error(
+            f"{request['model']} is a model of torch, and {sys.executable} cannot import it: {error}",
+            help="pip install torch, or let DISC_PYTHON name an interpreter that has it",
+        ) from error
+    from .export import export
+
+    try:
+        program = torch.export.load(request["model"])
+    except Exception as error:
+        raise Error(
+            f"{request['model']} is no file of torch.export.save: {error}",
+            code="E0101",
+            help="torch.export.save(torch.export.export(module, inputs), 'model.pt2')",
+        ) from error
+    if program.example_inputs is None:
+        raise Error(f"{request['model']} has no example inputs, which capturing it needs", code="E0906")
+    args, kwargs = program.example_inputs
+    options = Options(**_options(request))
+    export(
+        {request["entry"]: (program.module(), args, kwargs)},
+        request["output"],
+        dims=_dims(request["dims"]),
+        target=request["targets"] or None,
+        options=options,
+    )
+
+
+def _options(request: dict[str, Any]) -> dict[str, Any]:
+    words = {"true": True, "false": False}
+    found = {
+        name: int(text) if text.isdecimal() else words.get(text, text)
+        for name, text in request["options"].items()
+    }
+    unknown = [name for name in found if name not in Options.__dataclass_fields__]
+    if unknown:
+        raise Error(f"there is no option {unknown[0]}: there are {', '.join(Options.__dataclass_fields__)}")
+    if request["threads"] is not None:
+        found["threads"] = request["threads"]
+    return found
+
+
+def _dims(asked: dict[str, dict[str, str]]) -> dict[str, dict[int, str]] | None:
+    dims = {name: {int(axis): dim for axis, dim in axes.items()} for name, axes in asked.items()}
+    return dims or None
+
+
+def main() -> int:
+    fault = None
+    try:
+        compile_file(json.load(sys.stdin))
+    except Error as error:
+        fault = {"code": error.code, "message": error.message, "op": error.op, "help": error.help}
+    except Exception as error:
+        fault = {"code": "E0906", "message": f"{type(error).__name__}: {error}", "op": None, "help": None}
+    print(json.dumps({"error": fault}), flush=True)
+    return 0 if fault is None else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
