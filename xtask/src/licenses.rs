@@ -4,7 +4,7 @@
 //! once.
 //!
 //! - A crate without a licence file is an error, unless it names a licence whose text stands for
-//!   all (`STANDARD`), or its text was written down here (`SUPPLIED`).
+//!   all (`STANDARD`).
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -20,8 +20,6 @@ const FILE: &str = "RUST_CRATES.txt";
 const STARTS: &[&str] = &["license", "licence", "copying", "copyright", "notice", "unlicense"];
 /// Texts without a name of a person in them: the crate need not bring its own copy.
 const STANDARD: &[(&str, &str)] = &[("Apache-2.0", include_str!("../../LICENSE"))];
-/// The texts of crates that bring none, written down from their README.
-const SUPPLIED: &[(&str, &str)] = &[("npyz", include_str!("../../licenses/npyz.txt"))];
 
 pub(crate) fn write(root: &Path, out: &Path) -> Result<()> {
     let metadata = MetadataCommand::new()
@@ -92,13 +90,10 @@ fn texts(name: &str, license: &str, files: &[String]) -> Result<Vec<String>> {
     if !files.is_empty() {
         return Ok(files.to_vec());
     }
-    if let Some((_, text)) = SUPPLIED.iter().find(|(supplied, _)| *supplied == name) {
-        return Ok(vec![(*text).to_owned()]);
-    }
     let standard = STANDARD.iter().find(|(id, _)| license.split([' ', '/', '(', ')']).any(|word| word == *id));
     match standard {
         Some((_, text)) => Ok(vec![(*text).to_owned()]),
-        None => bail!("crate `{name}` ({license}) has no licence file: add the text to `SUPPLIED`, or replace the crate"),
+        None => bail!("crate `{name}` ({license}) has no licence file: replace the crate, or write its text down"),
     }
 }
 
@@ -110,11 +105,6 @@ mod tests {
     fn a_crate_without_a_text_is_an_error() {
         assert!(texts("a", "BSD-3-Clause", &[]).is_err());
         assert!(texts("a", "MIT", &[]).is_err());
-    }
-
-    #[test]
-    fn a_text_that_was_written_down_is_used() {
-        assert!(texts("npyz", "MIT", &[]).unwrap()[0].contains("Michael Lamparski"));
     }
 
     #[test]

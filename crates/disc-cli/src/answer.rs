@@ -2,7 +2,11 @@
 use crate::{render, source::Source};
 use disc_ir::{Code, Diagnostic, text::Lines};
 use serde_json::{Value, json};
-use std::{io::Write, process::ExitCode, thread};
+use std::{
+    io::{IsTerminal, Write},
+    process::ExitCode,
+    thread,
+};
 
 /// Passes and code generation recurse over deep programs.
 const STACK: usize = 64 << 20;
@@ -57,8 +61,9 @@ pub(crate) fn conclude(as_json: bool, body: impl FnOnce() -> Result<Answer, Fail
             ExitCode::FAILURE
         }
         Err(failure) => {
+            let text = if wants_colour() { coloured(&failure.text()) } else { failure.text() };
             // If standard error is closed, nobody can be told.
-            let _ = std::io::stderr().write_all(failure.text().as_bytes());
+            let _ = std::io::stderr().write_all(text.as_bytes());
             ExitCode::FAILURE
         }
     }
@@ -67,7 +72,12 @@ pub(crate) fn conclude(as_json: bool, body: impl FnOnce() -> Result<Answer, Fail
 impl Failure {
     /// Makes a failure that no text is the cause of.
     pub(crate) fn of_nothing(error: Diagnostic) -> Self {
-        Self { source: Source::default(), errors: vec![error] }
+        Self::of_file(vec![error])
+    }
+
+    /// Makes a failure about a file that is no text; the errors name it.
+    pub(crate) fn of_file(errors: Vec<Diagnostic>) -> Self {
+        Self { source: Source::default(), errors }
     }
 
     fn text(&self) -> String {
@@ -86,6 +96,23 @@ impl Failure {
         });
         json!({ "errors": errors.collect::<Vec<_>>() })
     }
+}
+
+/// Returns true if people read standard error on a terminal that shows colours.
+fn wants_colour() -> bool {
+    let is_set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    std::io::stderr().is_terminal() && !is_set("NO_COLOR") && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
+}
+
+/// Marks the code of each error.
+fn coloured(text: &str) -> String {
+    const RED: &str = "\x1b[1;31m";
+    const PLAIN: &str = "\x1b[0m";
+    let line = |line: &str| match line.strip_prefix("error[").and_then(|rest| rest.split_once("]:")) {
+        Some((code, message)) => format!("{RED}error[{code}]{PLAIN}:{message}\n"),
+        None => format!("{line}\n"),
+    };
+    text.lines().map(line).collect()
 }
 
 fn write_out(text: &str) -> ExitCode {

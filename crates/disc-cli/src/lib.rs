@@ -5,10 +5,12 @@
 //! exit status is 1; nothing panics, whatever is read; a reader of the output that goes away is no
 //! error.
 mod answer;
+mod arrays;
+mod atomic;
 pub mod commands;
 mod diff;
-mod npy;
 pub mod opt;
+mod progress;
 mod render;
 mod run;
 mod source;

@@ -1,5 +1,5 @@
 //! Defines the command line of `disc`.
-use crate::run::{On, RunArguments};
+use crate::run::{Input, On, RunArguments, ValueArguments};
 use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;
 
@@ -17,25 +17,88 @@ pub(super) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
-    /// Compiles a program, and reports kernels, times and bytes.
+    /// Compiles a program, and writes a package or machine code.
     Compile(CompileArguments),
-    /// Compiles a program and runs an entry.
+    /// Runs an entry of a package, or compiles a program and runs it.
     Run(ProgramArguments),
     /// Shows the fusion plan: groups, and why others were not formed; or explains an error code.
     Explain(ExplainArguments),
     /// Writes a page for the browser: every stage, the changes of each pass, and the fusion groups
     /// as a graph.
     View(ViewArguments),
-    /// Summarises a program: entries with their dims and facts, weights, ops.
-    Inspect(FileArguments),
+    /// Summarises a package or a program: entries with their dims and facts, weights, parts, ops.
+    Inspect(InspectArguments),
     /// Times calls, and the kernels in them.
     Bench(BenchArguments),
+    /// Signs a package.
+    Sign(SignArguments),
+    /// Runs a folder of textual tests on a device.
+    Test(TestArguments),
+    /// Prints the completions of a shell.
+    Completions(CompletionArguments),
+    /// Prints a manual page.
+    Man(ManArguments),
 }
 
 #[derive(Debug, Args)]
-pub(super) struct FileArguments {
-    /// The program, as IR text; `-` is standard input.
+pub(super) struct TestArguments {
+    /// A folder with tests, such as filetests/run of the sources.
+    #[arg(value_name = "DIR")]
+    pub(super) folder: PathBuf,
+
+    /// The device to run on.
+    #[arg(long, value_name = "DEVICE", default_value = "cpu")]
+    pub(super) on: String,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct CompletionArguments {
+    pub(super) shell: clap_complete::Shell,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct ManArguments {
+    /// The command that the page is about; by default all of `disc`.
+    pub(super) command: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct InspectArguments {
+    /// A package, or a program as IR text; `-` is standard input.
     pub(super) file: String,
+
+    #[command(flatten)]
+    pub(super) trust: TrustArguments,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct SignArguments {
+    /// The package.
+    pub(super) file: PathBuf,
+
+    /// A private ed25519 key in PEM, as `openssl genpkey -algorithm ed25519` writes it.
+    #[arg(long, value_name = "KEY.pem")]
+    pub(super) key: PathBuf,
+
+    /// The signed package to write.
+    #[arg(long, short, value_name = "FILE")]
+    pub(super) output: PathBuf,
+}
+
+/// Whose packages are accepted.
+#[derive(Debug, Args)]
+pub(super) struct TrustArguments {
+    /// A public ed25519 key in PEM: a package that its owner did not sign is refused.
+    #[arg(long, value_name = "KEY.pem")]
+    pub(super) require_signature: Option<PathBuf>,
+}
+
+/// The device to run on.
+#[derive(Debug, Args)]
+pub(super) struct DeviceArguments {
+    /// The device to run on, such as `cpu`.
+    #[arg(long, value_name = "NAME")]
+    pub(super) device: Option<String>,
 }
 
 /// The CPU, and the number of threads.
@@ -58,43 +121,95 @@ impl MachineArguments {
 
 #[derive(Debug, Args)]
 pub(super) struct CompileArguments {
-    /// The program, as IR text; `-` is standard input.
+    /// The program, as IR text; `-` is standard input. Or an exported program of torch (.pt2).
     pub(super) file: String,
 
-    /// A file for the machine code, a shared object.
+    /// A package to write (.discpkg), or a file for the machine code alone, a shared object.
     #[arg(long, short, value_name = "FILE")]
     pub(super) output: Option<PathBuf>,
+
+    /// CPU levels such as `x86-64-v3`; by default that of this machine. A package has code for
+    /// each.
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    pub(super) target: Vec<String>,
+
+    /// The entry to put into the package: one of the program, or a name for its only one.
+    #[arg(long, value_name = "NAME")]
+    pub(super) entry: Option<String>,
+
+    /// A name for an axis of an input of a .pt2 model, as `ids:0=B`.
+    #[arg(long, value_name = "INPUT:AXIS=NAME", value_parser = axis, value_delimiter = ',')]
+    pub(super) dim: Vec<Axis>,
+
+    /// An option of the compiler, as `weights=int8`.
+    #[arg(long, value_name = "FIELD=VALUE", value_parser = field)]
+    pub(super) set: Vec<(String, String)>,
+
+    /// The most threads of compilation.
+    #[arg(long, value_name = "NUMBER")]
+    pub(super) threads: Option<usize>,
 
     /// A directory for the IR after each pass, LLVM IR and assembly.
     #[arg(long, value_name = "DIR")]
     pub(super) dump: Option<PathBuf>,
 
     #[command(flatten)]
-    pub(super) machine: MachineArguments,
+    pub(super) values: ValueArguments,
+}
+
+/// An axis of an input, and the name of its dim.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Axis {
+    pub(super) input: String,
+    pub(super) axis: usize,
+    pub(super) name: String,
+}
+
+fn axis(text: &str) -> Result<Axis, String> {
+    let parts = text.split_once('=').and_then(|(place, name)| Some((place.split_once(':')?, name)));
+    let ((input, axis), name) = parts.ok_or("expected INPUT:AXIS=NAME")?;
+    let axis = axis.parse().map_err(|_| format!("`{axis}` is no axis, expected 0, 1, ..."))?;
+    Ok(Axis { input: input.into(), axis, name: name.into() })
+}
+
+fn field(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once('=').ok_or("expected FIELD=VALUE")?;
+    Ok((name.into(), value.into()))
 }
 
 #[derive(Debug, Args)]
 pub(super) struct ProgramArguments {
-    /// The program, as IR text; `-` is standard input.
+    /// A package, or a program as IR text; `-` is standard input.
     pub(super) file: String,
 
     #[command(flatten)]
     pub(super) data: RunArguments,
 
-    /// The device to run on.
+    /// The means to run IR text.
     #[arg(long, value_enum, default_value_t = On::Cpu)]
     pub(super) on: On,
 
-    /// Compares the results with those of the interpreter.
+    /// Compares the results of IR text with those of the interpreter.
     #[arg(long)]
     pub(super) check: bool,
 
-    /// A directory for the results, as NumPy files.
-    #[arg(long, short, value_name = "DIR")]
+    /// A file for the results (.npz), one array per output; of IR text also a directory, for one
+    /// .npy file each.
+    #[arg(long, short, value_name = "FILE")]
     pub(super) output: Option<PathBuf>,
+
+    /// Makes so many calls, and prints their times.
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(super) repeat: Option<u32>,
 
     #[command(flatten)]
     pub(super) machine: MachineArguments,
+
+    #[command(flatten)]
+    pub(super) device: DeviceArguments,
+
+    #[command(flatten)]
+    pub(super) trust: TrustArguments,
 }
 
 #[derive(Debug, Args)]
@@ -122,18 +237,33 @@ pub(super) struct ViewArguments {
 
 #[derive(Debug, Args)]
 pub(super) struct BenchArguments {
-    /// The program, as IR text; `-` is standard input.
+    /// A package, or a program as IR text; `-` is standard input.
     pub(super) file: String,
+
+    /// More inputs: a shell makes several words of `x=rand:1x{16,64}`. Several values of an input
+    /// are timed one after the other.
+    #[arg(value_name = "NAME=VALUE", value_parser = crate::run::input)]
+    pub(super) more: Vec<Input>,
 
     #[command(flatten)]
     pub(super) data: RunArguments,
 
-    /// Seconds for which calls are timed.
+    /// Seconds for which the calls of one shape are timed.
     #[arg(long, default_value_t = 0.5)]
     pub(super) seconds: f64,
 
+    /// A file for the launches of one call per shape, which Perfetto and Chrome show.
+    #[arg(long, value_name = "FILE")]
+    pub(super) trace: Option<PathBuf>,
+
     #[command(flatten)]
     pub(super) machine: MachineArguments,
+
+    #[command(flatten)]
+    pub(super) device: DeviceArguments,
+
+    #[command(flatten)]
+    pub(super) trust: TrustArguments,
 }
 
 #[cfg(test)]

@@ -1,18 +1,158 @@
-//! Compiles a program and reports on it: `disc compile`.
-use super::{arguments::CompileArguments, report};
+//! Compiles a program: `disc compile`.
+use super::{
+    arguments::CompileArguments,
+    inspect,
+    package::{has_extension, is_model},
+    report,
+};
 use crate::{
     answer::{Answer, diagnostics},
+    arrays::unwritten,
+    progress::Progress,
+    run,
     source::Source,
 };
-use disc_ir::{Code, Diagnostic};
+use disc::{
+    package::{EntryView, ExportOptions, Program, export},
+    ral::{OpenOptions, Source as Place, Weight},
+};
+use disc_ir::{Attr, Code, Diagnostic, Function, FunctionKind, Module, OpKind};
+use std::{
+    collections::{HashMap, HashSet},
+    path::Path,
+    sync::Arc,
+};
 
-pub(super) fn compile(given: &CompileArguments, source: &Source) -> Result<Answer, Vec<Diagnostic>> {
+pub(super) fn text(given: &CompileArguments, source: &Source) -> Result<Answer, Vec<Diagnostic>> {
+    if !given.dim.is_empty() {
+        return Err(vec![Diagnostic::new(Code::E0700, "--dim is for models of torch: IR text names its dims itself")]);
+    }
     let (module, _) = source.module(None)?;
-    let options = disc::Options { dump: given.dump.clone(), ..given.machine.options() };
+    let options = given.options()?;
+    match &given.output {
+        Some(path) if has_extension(path, "discpkg") => package(given, module, &options, path),
+        _ => code(given, module, options),
+    }
+}
+
+impl CompileArguments {
+    /// Returns true if the file is a model of torch rather than IR text.
+    pub(super) fn is_of_model(&self) -> bool {
+        is_model(&self.file)
+    }
+
+    fn options(&self) -> Result<disc::Options, Vec<Diagnostic>> {
+        let mut options = disc::Options { dump: self.dump.clone(), threads: self.threads, ..disc::Options::default() };
+        for (name, value) in &self.set {
+            options.set_text(name, value).map_err(diagnostics)?;
+        }
+        Ok(options)
+    }
+}
+
+/// Compiles to machine code, and reports on it.
+fn code(given: &CompileArguments, module: Module, options: disc::Options) -> Result<Answer, Vec<Diagnostic>> {
+    if given.entry.is_some() || given.target.len() > 1 {
+        let message = "--entry and several targets are for packages: -o FILE.discpkg";
+        return Err(vec![Diagnostic::new(Code::E0700, message)]);
+    }
+    let options = disc::Options { target: given.target.first().cloned().or(options.target.clone()), ..options };
+    let progress = Progress::spinner("compiling");
     let artifact = disc::compile(module, &options).map_err(diagnostics)?;
+    drop(progress);
     if let Some(path) = &given.output {
-        let wrong = |e: std::io::Error| vec![Diagnostic::new(Code::E0700, format!("{}: {e}", path.display()))];
-        std::fs::write(path, &artifact.code).map_err(wrong)?;
+        std::fs::write(path, &artifact.code).map_err(|error| vec![unwritten(path, error)])?;
     }
     Ok(Answer::new(report::text(&artifact.report), report::json(&artifact.report)))
+}
+
+/// Compiles to a package, and shows what is in it.
+fn package(given: &CompileArguments, module: Module, options: &disc::Options, path: &Path) -> Result<Answer, Vec<Diagnostic>> {
+    let single = |error: Diagnostic| vec![error];
+    let (module, entry) = chosen(module, given.entry.as_deref()).map_err(single)?;
+    let weights = run::weights(&module, &given.values).map_err(single)?;
+    let weights = weights.iter().map(|(name, tensor)| Ok((name.clone(), Weight::from(run::host(tensor)?))));
+    let weights = weights.collect::<Result<_, disc::Error>>().map_err(diagnostics)?;
+    let settings = ExportOptions { targets: given.target.clone(), ir: true, prepared: true };
+    let progress = Progress::spinner("compiling");
+    export(vec![Program { module, weights, entry }], path, options, &settings).map_err(diagnostics)?;
+    drop(progress);
+    written(path)
+}
+
+/// Describes a package that was written.
+pub(super) fn written(path: &Path) -> Result<Answer, Vec<Diagnostic>> {
+    let mut answer = inspect::package(path, &OpenOptions::default())?;
+    answer.text.insert_str(0, &format!("wrote {}\n", path.display()));
+    answer.json["package"] = path.display().to_string().into();
+    Ok(answer)
+}
+
+/// Returns the program with one entry, if one is named: that function alone, or else the only entry
+/// under this name.
+fn chosen(mut module: Module, name: Option<&str>) -> Result<(Module, Option<EntryView>), Diagnostic> {
+    let Some(name) = name else { return Ok((module, None)) };
+    if module.function(name).is_some() {
+        let needed = reachable(&module, name);
+        module.functions.retain(|function| needed.contains(&function.name));
+        return Ok((module, None));
+    }
+    let entry = Arc::clone(&run::entry(&module, None)?.name);
+    // The first function becomes the entry.
+    module.functions.sort_by_key(|function| function.name != entry);
+    let outputs = module.functions[0].results.len();
+    let outputs = (0..outputs).map(|i| (format!("output{i}"), Place::Output(i))).collect();
+    Ok((module, Some(EntryView { name: name.into(), outputs, structure: None })))
+}
+
+/// Returns the names of a function and of all that it calls.
+fn reachable(module: &Module, name: &str) -> HashSet<Arc<str>> {
+    let functions: HashMap<&str, &Function> = module.functions.iter().map(|function| (&*function.name, function)).collect();
+    let mut found = HashSet::new();
+    let mut open: Vec<&str> = vec![name];
+    while let Some(function) = open.pop().and_then(|name| functions.get(name)) {
+        if !found.insert(Arc::clone(&function.name)) {
+            continue;
+        }
+        for inst in function.walk(function.body).into_iter().filter(|&inst| function.kind_of(inst) == OpKind::Call) {
+            if let Some(Some(Attr::Symbol(name))) = function.inst(inst).attrs.first() {
+                open.push(name);
+            }
+        }
+    }
+    // Kernels are launched rather than called.
+    let kernels =
+        module.functions.iter().filter(|function| matches!(function.kind, FunctionKind::Kernel | FunctionKind::Routine));
+    found.extend(kernels.map(|kernel| Arc::clone(&kernel.name)));
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PROGRAM: &str = "func @half(%x: tensor<[B]xf32>) -> tensor<[B]xf32> {
+  return %x : tensor<[B]xf32>
+}
+
+func @a(%x: tensor<[B]xf32>) -> tensor<[B]xf32> {
+  %y = call %x, callee = @half : (tensor<[B]xf32>) -> tensor<[B]xf32>
+  return %y : tensor<[B]xf32>
+}
+";
+
+    fn names(module: &Module) -> Vec<&str> {
+        module.functions.iter().map(|function| &*function.name).collect()
+    }
+
+    #[test]
+    fn an_entry_is_chosen_or_named() {
+        let program = |text: &str| disc_ir::parse(text).unwrap();
+        let two = format!("{PROGRAM}\n{}", PROGRAM.replace("@a", "@b").replace("@half", "@other"));
+        let (module, view) = chosen(program(&two), Some("a")).unwrap();
+        assert_eq!((names(&module), view.is_none()), (vec!["half", "a"], true));
+        let (module, view) = chosen(program(PROGRAM), Some("score")).unwrap();
+        assert_eq!((names(&module), view.unwrap().name), (vec!["a", "half"], "score".to_owned()));
+        assert!(chosen(program(&two), Some("score")).is_err());
+    }
 }

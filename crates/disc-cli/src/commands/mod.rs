@@ -1,11 +1,16 @@
-//! Compiles, runs, explains, shows and times programs that are given as IR text: `disc`.
+//! Compiles, runs, explains, shows and times programs, which are IR text or packages: `disc`.
 mod arguments;
 mod bench;
 mod compile;
 mod explain;
+mod help;
 mod inspect;
+mod package;
 mod report;
 mod run;
+mod sign;
+mod test;
+mod torch_model;
 mod view;
 
 use crate::{
@@ -15,7 +20,7 @@ use crate::{
 use arguments::{Arguments, Command};
 use clap::Parser;
 use disc_ir::Diagnostic;
-use std::{ffi::OsString, process::ExitCode};
+use std::{ffi::OsString, path::Path, process::ExitCode};
 
 /// Runs the command with these arguments; the first is the program's name.
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
@@ -31,15 +36,34 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
 
 fn dispatch(command: &Command) -> Result<Answer, Failure> {
     match command {
-        Command::Compile(given) => about(&given.file, |source| compile::compile(given, source)),
-        Command::Run(given) => about(&given.file, |source| run::run(given, source)),
+        Command::Compile(given) if given.is_of_model() => torch_model::compile(given).map_err(Failure::of_file),
+        Command::Compile(given) => about(&given.file, |source| compile::text(given, source)),
+        Command::Run(given) => either(&given.file, || run::package(given), |source| run::text(given, source)),
         Command::Explain(given) => match explain::code(&given.what) {
             Some(answer) => answer.map_err(Failure::of_nothing),
             None => about(&given.what, |source| explain::plan(given, source)),
         },
         Command::View(given) => about(&given.file, |source| view::view(given, source)),
-        Command::Inspect(given) => about(&given.file, inspect::inspect),
-        Command::Bench(given) => about(&given.file, |source| bench::bench(given, source)),
+        Command::Inspect(given) => {
+            let package = || inspect::package(Path::new(&given.file), &package::open_options(&given.trust)?);
+            either(&given.file, package, inspect::text)
+        }
+        Command::Bench(given) => either(&given.file, || bench::package(given), |source| bench::text(given, source)),
+        Command::Sign(given) => sign::sign(given).map_err(Failure::of_file),
+        Command::Test(given) => test::test(given).map_err(Failure::of_file),
+        Command::Completions(given) => Ok(help::completions(given)),
+        Command::Man(given) => help::man(given).map_err(Failure::of_nothing),
+    }
+}
+
+type Outcome = Result<Answer, Vec<Diagnostic>>;
+
+/// Runs `package` for a package, `text` for IR text.
+fn either(path: &str, package: impl FnOnce() -> Outcome, text: impl FnOnce(&Source) -> Outcome) -> Result<Answer, Failure> {
+    match package::is_package(path) {
+        Err(error) => Err(Failure::of_nothing(error)),
+        Ok(true) => package().map_err(Failure::of_file),
+        Ok(false) => about(path, text),
     }
 }
 

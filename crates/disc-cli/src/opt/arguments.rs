@@ -68,8 +68,7 @@ pub(super) struct Arguments {
 impl Arguments {
     pub(super) fn read(arguments: impl IntoIterator<Item = std::ffi::OsString>) -> Result<Self, clap::Error> {
         let mut arguments = Self::try_parse_from(arguments)?;
-        let data = &arguments.data;
-        let wants_run = !data.input.is_empty() || !data.dim.is_empty() || data.entry.is_some() || data.random_weights;
+        let wants_run = !arguments.data.is_empty();
         if wants_run && !arguments.run && !arguments.bisect {
             let message = "--entry, --input, --dim and --random-weights are for --run and --bisect";
             return Err(Self::command().error(ErrorKind::MissingRequiredArgument, message));

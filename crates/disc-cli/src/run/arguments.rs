@@ -1,7 +1,9 @@
 //! Defines the arguments that select an entry and its values.
+use super::braces;
+use crate::arrays;
 use clap::{Args, ValueEnum};
 
-/// The device that an entry runs on.
+/// The means to run an entry of IR text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum On {
     /// The interpreter: slow, and the reference for every op.
@@ -19,16 +21,28 @@ pub(crate) struct RunArguments {
     #[arg(long, value_name = "NAME")]
     pub(crate) entry: Option<String>,
 
-    /// An input of the entry: `x=a.npy`, `x=rand:3x768` or `x=zeros:3x768`; the sizes may be
-    /// omitted if --dim gives them. A weight is `@w=a.npy`.
-    #[arg(long, value_name = "NAME=VALUE", value_parser = input)]
-    pub(crate) input: Vec<Input>,
-
     /// The size of a dim, as `B=3`; inputs that are not given are random then.
     #[arg(long, value_name = "NAME=SIZE", value_parser = dim, value_delimiter = ',')]
     pub(crate) dim: Vec<(String, i64)>,
 
-    /// Gives weights that are not given as inputs random values.
+    #[command(flatten)]
+    pub(crate) values: ValueArguments,
+}
+
+/// The values of inputs and weights.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct ValueArguments {
+    /// An input of the entry: `x=a.npy`, `x=rand:3x768` or `x=zeros:3x768`; the sizes may be
+    /// omitted if --dim gives them. `a.npz` or `a.safetensors` holds several inputs by their names.
+    /// A weight of IR text is `@w=a.npy`.
+    #[arg(long, value_name = "NAME=VALUE", value_parser = input)]
+    pub(crate) input: Vec<Input>,
+
+    /// A file with the weights of IR text by their names: .safetensors or .npz.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) weights: Option<String>,
+
+    /// Gives weights of IR text that have no values random ones.
     #[arg(long)]
     pub(crate) random_weights: bool,
 
@@ -37,11 +51,21 @@ pub(crate) struct RunArguments {
     pub(crate) seed: u64,
 }
 
-/// A named input, or a weight if the name starts with `@`.
-#[derive(Clone, Debug)]
-pub(crate) struct Input {
-    pub(crate) name: String,
-    pub(crate) value: Given,
+impl RunArguments {
+    /// Returns true if nothing was asked for.
+    pub(crate) fn is_empty(&self) -> bool {
+        let ValueArguments { input, weights, random_weights, .. } = &self.values;
+        input.is_empty() && self.dim.is_empty() && self.entry.is_none() && weights.is_none() && !random_weights
+    }
+}
+
+/// A value from the command line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Input {
+    /// One input, or a weight if its name starts with `@`; several values are for one call each.
+    Named { name: String, values: Vec<Given> },
+    /// A file that holds inputs by name.
+    File(String),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,16 +78,23 @@ pub(crate) enum Given {
     File(String),
 }
 
-fn input(text: &str) -> Result<Input, String> {
-    let (name, value) = text.split_once('=').ok_or("expected NAME=FILE.npy, NAME=rand:SIZES or NAME=zeros:SIZES")?;
-    let value = match value.split_once(':') {
+pub(crate) fn input(text: &str) -> Result<Input, String> {
+    const FORMS: &str = "expected NAME=FILE.npy, NAME=rand:SIZES, NAME=zeros:SIZES, FILE.npz or FILE.safetensors";
+    let Some((name, value)) = text.split_once('=') else {
+        return if arrays::holds_several(text) { Ok(Input::File(text.into())) } else { Err(FORMS.into()) };
+    };
+    let values = braces::expand(value).iter().map(|value| given(value)).collect::<Result<_, _>>()?;
+    Ok(Input::Named { name: name.trim_start_matches('%').to_owned(), values })
+}
+
+fn given(value: &str) -> Result<Given, String> {
+    Ok(match value.split_once(':') {
         Some(("rand", list)) => Given::Random(Some(sizes(list)?)),
         Some(("zeros", list)) => Given::Zeros(Some(sizes(list)?)),
         _ if value == "rand" => Given::Random(None),
         _ if value == "zeros" => Given::Zeros(None),
         _ => Given::File(value.to_owned()),
-    };
-    Ok(Input { name: name.trim_start_matches('%').to_owned(), value })
+    })
 }
 
 /// Parses `3x768`; an empty text is a scalar.
@@ -84,14 +115,22 @@ fn dim(text: &str) -> Result<(String, i64), String> {
 mod tests {
     use super::*;
 
+    fn values(text: &str) -> Vec<Given> {
+        match input(text).unwrap() {
+            Input::Named { values, .. } => values,
+            Input::File(_) => Vec::new(),
+        }
+    }
+
     #[test]
     fn inputs_are_read() {
-        let value = |text: &str| input(text).unwrap().value;
-        assert_eq!(value("x=rand:3x768"), Given::Random(Some(vec![3, 768])));
-        assert_eq!(value("x=rand:"), Given::Random(Some(Vec::new())));
-        assert_eq!(value("@w=zeros"), Given::Zeros(None));
-        assert_eq!(value("x=a=b.npy"), Given::File("a=b.npy".into()));
-        for wrong in ["x", "x=rand:3xB", "x=rand:-1", "x=zeros:3,4"] {
+        assert_eq!(values("x=rand:3x768"), [Given::Random(Some(vec![3, 768]))]);
+        assert_eq!(values("x=rand:"), [Given::Random(Some(Vec::new()))]);
+        assert_eq!(values("@w=zeros"), [Given::Zeros(None)]);
+        assert_eq!(values("x=a=b.npy"), [Given::File("a=b.npy".into())]);
+        assert_eq!(values("x=zeros:1x{2,3}"), [Given::Zeros(Some(vec![1, 2])), Given::Zeros(Some(vec![1, 3]))]);
+        assert_eq!(input("all.npz"), Ok(Input::File("all.npz".into())));
+        for wrong in ["x", "x=rand:3xB", "x=rand:-1", "x=zeros:3,4", "x=rand:{1,B}"] {
             assert!(input(wrong).is_err(), "{wrong}");
         }
     }

@@ -1,15 +1,17 @@
 //! Runs an entry: reads inputs and weights, calls a device, and formats the results.
 mod arguments;
+mod braces;
 mod cpu;
 mod inputs;
+mod signature;
 mod values;
 
-pub(crate) use arguments::{On, RunArguments};
-pub(crate) use cpu::Loaded;
-pub(crate) use inputs::{Data, entry};
+pub(crate) use arguments::{Input, On, RunArguments, ValueArguments, input};
+pub(crate) use cpu::{Caller, Loaded, host};
+pub(crate) use inputs::{Data, Integers, entry, several, weights};
+pub(crate) use signature::module_of;
 pub(crate) use values::{describe, difference, json, summary};
 
-use crate::answer::diagnostics;
 use disc_ir::{
     Diagnostic, Module,
     interp::{Limits, Tensor, run_with},
@@ -29,9 +31,6 @@ pub(crate) fn run(
     match on {
         On::Interpreter => run_with(module, entry, &data.inputs, &|name| data.weights.get(name).cloned(), Limits::default())
             .map_err(|error| vec![error]),
-        On::Cpu => {
-            let loaded = Loaded::new(module.clone(), entry, &data.weights, options).map_err(diagnostics)?;
-            loaded.run(&data.inputs).map_err(diagnostics)
-        }
+        On::Cpu => cpu::run_once(module, entry, &data.inputs, &data.weights, options),
     }
 }

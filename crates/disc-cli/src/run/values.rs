@@ -85,6 +85,25 @@ fn position(mut at: usize, dims: &[i64]) -> Vec<usize> {
     index
 }
 
+/// Copies a view of some bytes that begins at `start`; without strides it is contiguous. Returns
+/// `None` if it leaves them.
+pub(super) fn view(bytes: &[u8], start: usize, dtype: DType, sizes: &[i64], strides: Option<&[i64]>) -> Option<Tensor> {
+    let mut contiguous = vec![1_i64; sizes.len()];
+    for axis in (1..sizes.len()).rev() {
+        contiguous[axis - 1] = contiguous[axis] * sizes[axis];
+    }
+    let strides = strides.unwrap_or(&contiguous);
+    let (count, size) = (sizes.iter().product::<i64>(), dtype.size());
+    let mut copy = Vec::with_capacity(count as usize * size);
+    for at in 0..count {
+        let index = position(at as usize, sizes);
+        let offset: i64 = index.iter().zip(strides).map(|(&i, &stride)| i as i64 * stride).sum();
+        let first = start.checked_add_signed(isize::try_from(offset).ok()?.checked_mul(size as isize)?)?;
+        copy.extend(bytes.get(first..first.checked_add(size)?)?);
+    }
+    Tensor::new(dtype, sizes.to_vec(), copy).ok()
+}
+
 fn ty(tensor: &Tensor) -> Type {
     Type::tensor(tensor.dims().iter().map(|&size| size.into()), tensor.dtype())
 }
@@ -105,6 +124,16 @@ mod tests {
         assert_eq!(difference(&a, &a), None);
         assert_eq!(difference(&a, &[]).unwrap(), "1 results, expected 0");
         assert!(difference(&a, &[f32s(&[4], &[0.0; 4])]).unwrap().contains("tensor<2x2xf32>, expected tensor<4xf32>"));
+    }
+
+    #[test]
+    fn views_are_copied_and_stay_inside() {
+        let bytes = f32s(&[2, 3], &[0.0, 1.0, 2.0, 3.0, 4.0, 5.0]);
+        let turned = view(bytes.bytes(), 0, DType::F32, &[3, 2], Some(&[1, 3])).unwrap();
+        assert_eq!(turned, f32s(&[3, 2], &[0.0, 3.0, 1.0, 4.0, 2.0, 5.0]));
+        assert_eq!(view(bytes.bytes(), 12, DType::F32, &[3], None).unwrap(), f32s(&[3], &[3.0, 4.0, 5.0]));
+        assert!(view(bytes.bytes(), 16, DType::F32, &[3], None).is_none());
+        assert!(view(bytes.bytes(), 0, DType::F32, &[2], Some(&[-1])).is_none());
     }
 
     #[test]

@@ -1,10 +1,14 @@
-//! Summarises a program before anything is done to it: `disc inspect`.
+//! Summarises a package, or a program before anything is done to it: `disc inspect`.
+mod package;
+
+pub(super) use package::inspect as package;
+
 use crate::{answer::Answer, source::Source};
 use disc_ir::{Diagnostic, Function, FunctionKind, Module, OpKind, Type, graph::Weight};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-pub(super) fn inspect(source: &Source) -> Result<Answer, Vec<Diagnostic>> {
+pub(super) fn text(source: &Source) -> Result<Answer, Vec<Diagnostic>> {
     let (module, stage) = source.module(None)?;
     let mut text = format!("stage {}\n", stage.name());
     text.extend(module.functions.iter().map(of_function));

@@ -1,0 +1,87 @@
+//! Sums up the launches of some calls by kernel.
+use disc::ral::LaunchRecord;
+use serde_json::{Value, json};
+
+/// The cost of one kernel in a call: the median over the calls.
+pub(super) struct Kernel {
+    name: String,
+    launches: usize,
+    units: i64,
+    threads: u32,
+    microseconds: f64,
+}
+
+/// Names kernels; those of a package have no names and get numbers.
+pub(super) struct Names<'n> {
+    known: &'n dyn Fn(usize) -> Option<String>,
+    unnamed: Vec<usize>,
+}
+
+impl<'n> Names<'n> {
+    pub(super) fn new(known: &'n dyn Fn(usize) -> Option<String>) -> Self {
+        Self { known, unnamed: Vec::new() }
+    }
+
+    pub(super) fn of(&mut self, launch: &LaunchRecord) -> String {
+        let name = (self.known)(launch.kernel).unwrap_or_else(|| self.number(launch.kernel));
+        if launch.by_library { format!("{name} by the library") } else { name }
+    }
+
+    fn number(&mut self, kernel: usize) -> String {
+        let at = self.unnamed.iter().position(|&known| known == kernel).unwrap_or_else(|| {
+            self.unnamed.push(kernel);
+            self.unnamed.len() - 1
+        });
+        format!("kernel{at}")
+    }
+}
+
+/// Returns the kernels of the calls, in the order of their first launch; a product that a library
+/// computes is listed apart from its kernel.
+pub(super) fn sums(profiles: &[Vec<LaunchRecord>], names: &mut Names<'_>) -> Vec<Kernel> {
+    let Some(first) = profiles.first() else { return Vec::new() };
+    let place = |launch: &LaunchRecord| (launch.kernel, launch.by_library);
+    let mut places: Vec<&LaunchRecord> = Vec::new();
+    first.iter().for_each(|launch| {
+        if places.iter().all(|known| place(known) != place(launch)) {
+            places.push(launch);
+        }
+    });
+    let of = |at: &LaunchRecord| {
+        let launches =
+            |call: &[LaunchRecord]| -> Vec<LaunchRecord> { call.iter().filter(|l| place(l) == place(at)).copied().collect() };
+        let mut times: Vec<u64> = profiles.iter().map(|call| launches(call).iter().map(|l| l.nanoseconds).sum()).collect();
+        times.sort_unstable();
+        let own = launches(first);
+        Kernel {
+            name: names.of(at),
+            launches: own.len(),
+            units: own.iter().map(|l| l.units).sum(),
+            threads: own.iter().map(|l| l.threads).max().unwrap_or(0),
+            microseconds: times[times.len() / 2] as f64 / 1e3,
+        }
+    };
+    places.into_iter().map(of).collect()
+}
+
+/// Returns one line per kernel, with its share of a call of this length.
+pub(super) fn table(kernels: &[Kernel], call: f64) -> String {
+    let wide = kernels.iter().map(|kernel| kernel.name.len()).max().unwrap_or(0);
+    let line = |kernel: &Kernel| {
+        let Kernel { name, launches, units, threads, microseconds } = kernel;
+        let share = 100.0 * microseconds / call.max(f64::MIN_POSITIVE);
+        let times = if *launches == 1 { String::new() } else { format!(", {launches} launches") };
+        format!("  {name:<wide$}  {microseconds:>10.1} us  {share:>3.0}%  {units} units on {threads} threads{times}\n")
+    };
+    kernels.iter().map(line).collect()
+}
+
+pub(super) fn json(kernels: &[Kernel]) -> Vec<Value> {
+    let row = |kernel: &Kernel| {
+        json!({
+            "name": kernel.name, "launches": kernel.launches, "units": kernel.units, "threads": kernel.threads,
+            "us": kernel.microseconds,
+        })
+    };
+    kernels.iter().map(row).collect()
+}

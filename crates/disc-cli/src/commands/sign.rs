@@ -1,0 +1,24 @@
+//! Signs a package with a private key: `disc sign`.
+use super::{arguments::SignArguments, package::failed};
+use crate::{answer::Answer, arrays::unwritten, atomic};
+use disc::ral::{Archive, MANIFEST, NewPart, OpenOptions, SIGNATURE, Verify, sign as sign_manifest, write_archive};
+use disc_ir::{Code, Diagnostic};
+use serde_json::json;
+
+pub(super) fn sign(given: &SignArguments) -> Result<Answer, Vec<Diagnostic>> {
+    let options = OpenOptions { verify: Verify::All, ..OpenOptions::default() };
+    let archive = Archive::open(&given.file, &options).map_err(failed)?;
+    let key = std::fs::read_to_string(&given.key).map_err(|error| {
+        let message = format!("the private key for the signature, {}, cannot be read: {error}", given.key.display());
+        vec![Diagnostic::new(Code::E0905, message)]
+    })?;
+    let manifest = archive.parts().find(|(name, _)| *name == MANIFEST).map_or(&[][..], |(_, bytes)| bytes);
+    let signature = sign_manifest(manifest, &key).map_err(failed)?;
+    let part = |(name, bytes)| NewPart { name, pieces: vec![bytes] };
+    let mut parts: Vec<NewPart<'_>> = archive.parts().filter(|(name, _)| *name != SIGNATURE).map(part).collect();
+    // Directly behind the manifest, so that a reader has both at once.
+    parts.insert(1, part((SIGNATURE, &signature)));
+    atomic::write(&given.output, |out| write_archive(&parts, out)).map_err(|error| vec![unwritten(&given.output, error)])?;
+    let path = given.output.display().to_string();
+    Ok(Answer::new(format!("wrote {path}, signed\n"), json!({ "package": path, "signed": true })))
+}
