@@ -4,7 +4,26 @@ use disc_ir::{
     ops::Stage,
     verify::{stage_of, verify},
 };
-use std::io::Read;
+use std::{
+    fs::File,
+    io::{self, Read},
+};
+
+/// More bytes than any text of a program has. A device such as /dev/zero has no end.
+const LONGEST: u64 = 1 << 30;
+
+/// Reads a file to its end.
+///
+/// # Errors
+/// It has more bytes than this.
+pub(crate) fn read_at_most(file: impl Read, most: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    file.take(most + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > most {
+        return Err(io::Error::other(format!("it has more than {most} bytes")));
+    }
+    Ok(bytes)
+}
 
 /// A text with its name in messages.
 #[derive(Clone, Debug, Default)]
@@ -16,12 +35,11 @@ pub(crate) struct Source {
 impl Source {
     /// Reads a file, or standard input for `-`.
     pub(crate) fn read(path: &str) -> Result<Self, Diagnostic> {
-        let mut bytes = Vec::new();
         let read = match path {
-            "-" => std::io::stdin().read_to_end(&mut bytes).map(|_| ()),
-            path => std::fs::read(path).map(|found| bytes = found),
+            "-" => read_at_most(io::stdin(), LONGEST),
+            path => File::open(path).and_then(|file| read_at_most(file, LONGEST)),
         };
-        read.map_err(|e| Diagnostic::new(Code::E0101, format!("{path} cannot be read: {e}")))?;
+        let bytes = read.map_err(|e| Diagnostic::new(Code::E0101, format!("{path} cannot be read: {e}")))?;
         let text = String::from_utf8(bytes).map_err(|e| {
             let at = e.utf8_error().valid_up_to();
             Diagnostic::new(Code::E0101, format!("{path} is not UTF-8 text: byte {at} is wrong"))

@@ -149,6 +149,9 @@ fn every_file_that_is_no_package_is_an_error() {
     assert!(folder.error("bench d.discpkg --dim B=1,S=1").contains("is no package"));
     assert!(folder.error("inspect no-such-file.discpkg").contains("cannot be read"));
     assert!(folder.error("run .").starts_with("error[E0101]"));
+    assert!(folder.error("run m.discpkg --input ids=/dev/zero --dim B=1,S=1").contains("is a device"));
+    assert!(folder.error("sign m.discpkg --key /dev/zero -o s.discpkg").contains("more than 1048576 bytes"));
+    assert!(folder.error("compile /dev/null -o n.discpkg").contains("no entry to compile"));
 }
 
 #[test]

@@ -4,7 +4,7 @@ mod npz;
 mod safetensors;
 
 use disc_ir::{Code, Diagnostic, interp::Tensor};
-use std::{fs, io::BufWriter, path::Path};
+use std::{fs, io::BufWriter, os::unix::fs::FileTypeExt, path::Path};
 
 /// Returns true for a file that holds several arrays with names.
 pub(crate) fn holds_several(path: &str) -> bool {
@@ -40,6 +40,11 @@ pub(crate) fn write_several(path: &Path, arrays: &[(&str, &Tensor)]) -> Result<(
 }
 
 fn contents(path: &str) -> Result<Vec<u8>, Diagnostic> {
+    // A device has no end; a pipe has.
+    let is_device = fs::metadata(path).is_ok_and(|metadata| metadata.file_type().is_char_device());
+    if is_device {
+        return Err(wrong(path, "it is a device, not a file".into()));
+    }
     fs::read(path).map_err(|error| wrong(path, error.to_string()))
 }
 

@@ -69,6 +69,9 @@ fn code(given: &CompileArguments, module: Module, options: disc::Options) -> Res
 /// Compiles to a package, and shows what is in it.
 fn package(given: &CompileArguments, module: Module, options: &disc::Options, path: &Path) -> Result<Answer, Vec<Diagnostic>> {
     let single = |error: Diagnostic| vec![error];
+    if module.functions.is_empty() {
+        return Err(single(Diagnostic::new(Code::E0103, "there is no entry to compile")));
+    }
     let (module, entry) = chosen(module, given.entry.as_deref()).map_err(single)?;
     let weights = run::weights(&module, &given.values).map_err(single)?;
     let weights = weights.iter().map(|(name, tensor)| Ok((name.clone(), Weight::from(run::host(tensor)?))));

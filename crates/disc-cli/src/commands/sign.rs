@@ -1,14 +1,19 @@
 //! Signs a package with a private key: `disc sign`.
 use super::{arguments::SignArguments, package::failed};
-use crate::{answer::Answer, arrays::unwritten, atomic};
+use crate::{answer::Answer, arrays::unwritten, atomic, source::read_at_most};
 use disc::ral::{Archive, MANIFEST, NewPart, OpenOptions, SIGNATURE, Verify, sign as sign_manifest, write_archive};
 use disc_ir::{Code, Diagnostic};
 use serde_json::json;
+use std::{fs::File, io};
+
+/// More bytes than any key in PEM has.
+const LONGEST_KEY: u64 = 1 << 20;
 
 pub(super) fn sign(given: &SignArguments) -> Result<Answer, Vec<Diagnostic>> {
     let options = OpenOptions { verify: Verify::All, ..OpenOptions::default() };
     let archive = Archive::open(&given.file, &options).map_err(failed)?;
-    let key = std::fs::read_to_string(&given.key).map_err(|error| {
+    let key = File::open(&given.key).and_then(|file| read_at_most(file, LONGEST_KEY));
+    let key = key.and_then(|bytes| String::from_utf8(bytes).map_err(io::Error::other)).map_err(|error| {
         let message = format!("the private key for the signature, {}, cannot be read: {error}", given.key.display());
         vec![Diagnostic::new(Code::E0905, message)]
     })?;
