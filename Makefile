@@ -19,7 +19,7 @@ WITHOUT_LLVM := disc-abi disc-options disc-import disc-ir disc-filetests disc-pa
 WITH_LLVM := disc-llvm disc disc-cli
 PACKAGES = $(addprefix --package ,$(1))
 
-.PHONY: help setup demo test bench lint fmt wheel capi develop checks test-rust test-python clean-python
+.PHONY: help setup demo test test-heavy test-serving bench lint fmt wheel capi develop checks test-rust test-python clean-python
 
 help: ## say what the targets do
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -32,6 +32,14 @@ demo: setup develop ## compile BERT once, run it at 42 lengths, compare with eag
 
 test: setup checks test-rust develop test-python ## every check and test: formatting, clippy, tidy, Rust, Python
 	@$(STEP) done "make test"
+
+test-heavy: setup ## random programs and files for some minutes: fuzz of text, packages and the pipeline, soak of compiled code
+	@$(STEP) run "fuzz, 20 s" cargo xtask fuzz --seconds 20
+	@$(STEP) run "random packages, 60 s" env DISC_FUZZ_SECONDS=60 cargo test --package disc-ral --test package random
+	@$(STEP) run "soak, 200 programs" cargo xtask soak --graphs 200
+
+test-serving: setup develop ## the Ray Serve example on a cluster of two nodes, in an environment of its own
+	@$(STEP) run "Ray Serve" scripts/test_serving.sh
 
 bench: setup develop ## measure against eager, Inductor, ONNX Runtime and OpenVINO
 	@scripts/setup.sh bench
@@ -70,9 +78,7 @@ checks:
 
 test-rust:
 	@$(STEP) run "tests without LLVM" cargo test $(call PACKAGES,$(WITHOUT_LLVM))
-	@$(STEP) run "fuzz, 20 s" cargo xtask fuzz --seconds 20
 	@$(STEP) run "tests with LLVM" cargo test $(call PACKAGES,$(WITH_LLVM))
-	@$(STEP) run "soak, 200 programs" cargo xtask soak --graphs 200
 
 develop: setup
 	@$(STEP) run "Python extension" scripts/develop.sh

@@ -1,7 +1,7 @@
 """Runs small models of transformers through disc, each at twenty shapes, beside eager.
 
-``python tests/architectures.py [--door compile] [--only PATTERN] [--out FILE] [--page docs/models.md]``
-prints a line of JSON for each model. A model runs in a process of its own, under a time limit.
+``python tests/architectures.py [--door compile] [--only PATTERN] [--out FILE] [--page FILE]`` prints
+a line of JSON for each model. A model runs in a process of its own, under a time limit.
 ``--page`` writes the table from ``--from`` files too. The doors are in architecture_doors.py.
 """
 

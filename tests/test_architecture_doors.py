@@ -1,4 +1,4 @@
-"""The doors that ``tests/architectures.py`` tries models through see differences and count graphs."""
+"""The doors of ``tests/architectures.py`` see differences and count graphs."""
 
 from __future__ import annotations
 

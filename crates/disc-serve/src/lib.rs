@@ -10,6 +10,7 @@
 
 #![deny(missing_docs)]
 
+mod arguments;
 mod batch;
 mod data;
 mod datatype;
@@ -24,5 +25,6 @@ mod queue;
 mod server;
 mod worker;
 
+pub use arguments::ServeArguments;
 pub use options::ServeOptions;
 pub use server::{Server, serve};

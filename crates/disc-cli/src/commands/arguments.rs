@@ -1,6 +1,7 @@
 //! Defines the command line of `disc`.
 use crate::run::{Input, On, RunArguments, ValueArguments};
 use clap::{Args, Parser, Subcommand};
+use disc_serve::ServeArguments;
 use std::path::PathBuf;
 
 /// Compiles programs once and runs them at any size.
@@ -30,6 +31,12 @@ pub(super) enum Command {
     Inspect(InspectArguments),
     /// Times calls, and the kernels in them.
     Bench(BenchArguments),
+    /// Serves a package over HTTP by the Open Inference Protocol.
+    Serve(ServeArguments),
+    /// Runs a captured call again, and compares it with the interpreter.
+    Replay(ReplayArguments),
+    /// Makes a captured call minimal that compiled code gets wrong.
+    Reduce(ReduceArguments),
     /// Signs a package.
     Sign(SignArguments),
     /// Runs a folder of textual tests on a device.
@@ -38,6 +45,28 @@ pub(super) enum Command {
     Completions(CompletionArguments),
     /// Prints a manual page.
     Man(ManArguments),
+}
+
+#[derive(Debug, Args)]
+pub(super) struct ReplayArguments {
+    /// The capture (.discap).
+    pub(super) file: PathBuf,
+
+    #[command(flatten)]
+    pub(super) machine: MachineArguments,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct ReduceArguments {
+    /// The capture (.discap).
+    pub(super) file: PathBuf,
+
+    /// The smaller capture to write; by default `FILE` with `-reduced` behind its stem.
+    #[arg(long, short, value_name = "FILE")]
+    pub(super) output: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub(super) machine: MachineArguments,
 }
 
 #[derive(Debug, Args)]

@@ -6,8 +6,10 @@ mod explain;
 mod help;
 mod inspect;
 mod package;
+mod replay;
 mod report;
 mod run;
+mod serve;
 mod sign;
 mod test;
 mod torch_model;
@@ -49,6 +51,9 @@ fn dispatch(command: &Command) -> Result<Answer, Failure> {
             either(&given.file, package, inspect::text)
         }
         Command::Bench(given) => either(&given.file, || bench::package(given), |source| bench::text(given, source)),
+        Command::Serve(given) => serve::serve(given).map_err(Failure::of_file),
+        Command::Replay(given) => replay::replay(given).map_err(Failure::of_file),
+        Command::Reduce(given) => replay::reduce(given).map_err(Failure::of_file),
         Command::Sign(given) => sign::sign(given).map_err(Failure::of_file),
         Command::Test(given) => test::test(given).map_err(Failure::of_file),
         Command::Completions(given) => Ok(help::completions(given)),

@@ -22,7 +22,7 @@ _SEEN = "cumulative_length"
 _ALL_HELD = "as many as there are keys"
 #: Stands for ``_SEEN``: a tensor with one element for each word that was seen and is not held.
 _DROPPED = "dropped"
-#: How many words a static layer with a window has seen, and the tensor that stands for it.
+#: The number of words that a static layer with a window has seen, and the tensor for it.
 _COUNTED, _COUNT = "cumulative_length_int", "count"
 #: The method that a layer in a trace answers itself.
 _ANSWERS = "get_mask_sizes"
