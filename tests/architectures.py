@@ -1,6 +1,6 @@
 """Runs small models of transformers through disc, each at twenty shapes, beside eager.
 
-``python tests/architectures.py [--door compile] [--only PATTERN] [--out FILE] [--page FILE]`` prints
+``python tests/architectures.py [--door compile] [--only PATTERN] [--out FILE] [--page F]`` prints
 a line of JSON for each model. A model runs in a process of its own, under a time limit.
 ``--page`` writes the table from ``--from`` files too. The doors are in architecture_doors.py.
 """

@@ -21,4 +21,6 @@ class Sentence(torch.nn.Module):
 
 if __name__ == "__main__":
     torch.manual_seed(0)
-    disc.export(Sentence().eval(), (torch.tensor([[1, 2, 3]]),), sys.argv[1], target=["x86-64-v2", "x86-64-v3"])
+    disc.export(
+        Sentence().eval(), (torch.tensor([[1, 2, 3]]),), sys.argv[1], target=["x86-64-v2", "x86-64-v3"]
+    )

@@ -37,6 +37,9 @@ pub(crate) fn layout(entries: &[Entry<'_>]) -> (Vec<u8>, Vec<usize>) {
     ([&(text.len() as u64).to_le_bytes()[..], &text].concat(), order)
 }
 
+/// A tensor that was read: name, element type, sizes, elements.
+pub(crate) type Found<'a> = (String, DType, Vec<i64>, &'a [u8]);
+
 /// Returns a whole file.
 pub(crate) fn write(entries: &[Entry<'_>]) -> Vec<u8> {
     let (header, order) = layout(entries);
@@ -50,7 +53,7 @@ pub(crate) fn write(entries: &[Entry<'_>]) -> Vec<u8> {
 ///
 /// # Errors
 /// A file of another format, or an element type that disc does not have.
-pub(crate) fn read(file: &[u8]) -> Result<Vec<(String, DType, Vec<i64>, &[u8])>, Error> {
+pub(crate) fn read(file: &[u8]) -> Result<Vec<Found<'_>>, Error> {
     let wrong = |why: String| Error::argument(format!("no safetensors file: {why}"));
     let found = ::safetensors::SafeTensors::deserialize(file).map_err(|error| wrong(error.to_string()))?;
     let mut names = found.names();
