@@ -22,6 +22,7 @@ from ...core.options import Options
 from ..cache import capture_cache
 from ..call import PLAIN, Call
 from ..capture.captured_program import CapturedProgram
+from ..graph import weight_names
 from ..pytree.arguments import flatten_arguments
 from ..threads import threads_of
 from ..tracer import deadline
@@ -69,6 +70,7 @@ def build(request: Request, stage: Callable[[str], None]) -> Entry:
     # What is wrong with ``dims`` is the user's to mend.
     DimPlan.read(request.dims, arguments.tensor_names, [t.shape for t in tensors])
     try:
+        _refuse_other_devices(request.module)
         return _whole(request, stage)
     except Exception as error:
         cause = _as_error(error)
@@ -77,6 +79,17 @@ def build(request: Request, stage: Callable[[str], None]) -> Entry:
         if strict or not _falls(cause, request):
             raise
     return _below(request, cause, tensors, stage)
+
+
+def _refuse_other_devices(module: torch.nn.Module) -> None:
+    """Raises for a weight that compiled code could not read: torch runs such a module."""
+    for name, t in weight_names.named(module):
+        if t.device.type != "cpu":
+            raise Error(
+                f"weight {name} is on {t.device}, and this version compiles for the CPU alone",
+                code="E0801",
+                help="move the module to the CPU, or let torch run it",
+            )
 
 
 def _below(request: Request, cause: Error, tensors: list[torch.Tensor], stage) -> Entry:
@@ -189,6 +202,7 @@ def _whole(request: Request, stage) -> CompiledEntry:
 
 def whole_program(request: Request) -> CapturedProgram:
     """The whole module as a program; raises what keeps it from being one."""
+    _refuse_other_devices(request.module)
     asked = capture_cache.look_up(request.module, request.args, request.kwargs, request.dims, None)
     return _captured(asked, request)
 

@@ -1,0 +1,77 @@
+"""Modules on a GPU, for which disc makes no code yet: torch runs them, and a report says so."""
+
+from __future__ import annotations
+
+import copy
+
+import disc
+import pytest
+import torch
+import torch._dynamo
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
+
+
+@pytest.fixture
+def module() -> torch.nn.Module:
+    torch.manual_seed(0)
+    return torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.GELU(), torch.nn.LayerNorm(16)).eval()
+
+
+def _agrees(found: torch.Tensor, expected: torch.Tensor) -> None:
+    assert found.device == expected.device
+    torch.testing.assert_close(found, expected)
+
+
+@torch.no_grad()
+def test_optimize_leaves_a_module_on_a_gpu_to_torch(module):
+    module.cuda()
+    x = torch.randn(3, 8, device="cuda")
+    for fast in (disc.optimize(module), disc.optimize(module, x)):
+        _agrees(fast(x), module(x))
+        _agrees(fast(x[:1]), module(x[:1]))
+        (row, *_) = disc.report(fast).to_dict()["fallbacks"]
+        assert row["reason"]
+
+
+@torch.no_grad()
+def test_a_compiled_module_may_move_to_a_gpu_and_back(module):
+    original = copy.deepcopy(module)
+    fast = disc.optimize(module, torch.randn(3, 8))
+    x = torch.randn(5, 8)
+    _agrees(fast(x), original(x))
+    fast.cuda()
+    _agrees(fast(x.cuda()), original.cuda()(x.cuda()))
+    fast.cpu()
+    _agrees(fast(x), original.cpu()(x))
+
+
+@torch.no_grad()
+def test_the_backend_leaves_a_graph_on_a_gpu_to_torch(module):
+    torch._dynamo.reset()
+    module.cuda()
+    compiled = torch.compile(module, backend="disc", dynamic=True)
+    for rows in (3, 5, 1):
+        x = torch.randn(rows, 8, device="cuda")
+        _agrees(compiled(x), module(x))
+
+
+@torch.no_grad()
+def test_a_graph_on_both_devices_is_as_eager(module):
+    torch._dynamo.reset()
+
+    def both(x):
+        return torch.relu(x.cuda() @ x.cuda().T).cpu() + x.sum()
+
+    x = torch.randn(4, 8)
+    compiled = torch.compile(both, backend="disc", dynamic=True)
+    torch.testing.assert_close(compiled(x), both(x), atol=1e-4, rtol=1e-4)
+
+
+@torch.no_grad()
+def test_a_package_reads_no_memory_of_a_gpu(module):
+    package = disc.load(disc.export(module, (torch.randn(3, 8),)))
+    x = torch.randn(2, 8)
+    _agrees(package(x), module(x))
+    with pytest.raises(disc.Error, match=r"cuda|device"):
+        package(x.cuda())
