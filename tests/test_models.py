@@ -268,7 +268,7 @@ def test_a_step_with_a_cache(name, compile_module):
     for batch, held, new in ((3, 5, 1), (1, 1, 1), (2, 17, 1), (1, 9, 4)):
         args, kwargs = decoding(model)(batch, held, new)
         with torch.no_grad():
-            result, expected = compiled(*args, **kwargs), model(*args, **copy.deepcopy(kwargs))
+            result, expected = compiled(*args, **copy.deepcopy(kwargs)), model(*args, **kwargs)
         assert model_check.error(result.last_hidden_state, expected.last_hidden_state) <= 2e-5
         ours, theirs = result.past_key_values, expected.past_key_values
         assert ours.get_seq_length() == theirs.get_seq_length() == held + new

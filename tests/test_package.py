@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import subprocess
 import sys
+from collections import OrderedDict, namedtuple
 
 import disc
 import numpy as np
@@ -174,3 +176,110 @@ def test_records_become_dicts_unless_their_class_is_loaded():
     assert structure.build(description, [3]) == {"a": 3}
     named = {**description, "type": "os:system"}
     assert structure.build(named, ["true"]) == {"a": "true"}
+
+
+class Flagged(torch.nn.Module):
+    def forward(self, x, flag=False, scale=1.0):
+        return x * 2 * scale if flag else x + 1
+
+
+class Joined(torch.nn.Module):
+    def forward(self, d):
+        return torch.cat(list(d.values()))
+
+
+class Many(torch.nn.Module):
+    def forward(self, *xs):
+        return xs[0] - xs[1]
+
+
+Pair = namedtuple("Pair", "low high")
+
+
+class Named(torch.nn.Module):
+    def forward(self, pair, alpha=math.inf):
+        return Pair(pair.low * 2, OrderedDict(high=pair.high, alpha=alpha))
+
+
+def saved(module, *args, **kwargs):
+    return disc.load(disc.save(disc.optimize(module.eval(), args, kwargs=kwargs)))
+
+
+def test_an_argument_that_is_left_out_takes_the_default():
+    x = torch.randn(3, 4)
+    package = saved(Flagged(), x, flag=True)
+    torch.testing.assert_close(package(x, flag=True), x * 2)
+    for wrong in ({}, {"flag": False}, {"flag": True, "scale": 2.0}):
+        with pytest.raises(disc.Error, match=r"flag|scale"):
+            package(x, **wrong)
+    fast = disc.optimize(Flagged().eval(), examples=[((x,), {"flag": True}), ((x,), {})])
+    both = disc.load(disc.save(fast))
+    torch.testing.assert_close(both(x), x + 1)
+    torch.testing.assert_close(both(x, True, scale=1.0), x * 2)
+
+
+def test_a_dict_has_the_keys_and_the_order_of_the_example():
+    a, b = torch.ones(1, 2), torch.zeros(2, 2)
+    package = saved(Joined(), {"a": a, "b": b})
+    torch.testing.assert_close(package({"a": b, "b": a}), torch.cat([b, a]))
+    for wrong in ({"b": b, "a": a}, {"a": a, "b": b, "c": a}, {"a": a}):
+        with pytest.raises(disc.Error, match="input d is"):
+            package(wrong)
+
+
+def test_any_number_of_arguments_and_named_tuples():
+    x = torch.randn(3)
+    torch.testing.assert_close(saved(Many(), x, x)(3 * x, x), 2 * x)
+    package = saved(Named(), Pair(x, x))
+    result = package(Pair(x, -x))
+    assert isinstance(result, Pair)
+    assert isinstance(result.high, OrderedDict)
+    assert result.high["alpha"] == math.inf
+    torch.testing.assert_close(result.low, 2 * x)
+
+
+def test_exported_keywords_are_in_the_order_of_forward():
+    class Minus(torch.nn.Module):
+        def forward(self, a, b):
+            return a - b
+
+    a, b = torch.randn(3), torch.randn(3)
+    package = disc.load(disc.export(Minus(), (), kwargs={"b": b, "a": a}))
+    torch.testing.assert_close(package(a, b), a - b)
+
+
+def test_forms_differ_in_element_types():
+    class Twice(torch.nn.Module):
+        def forward(self, x):
+            return x + x
+
+    examples = [((torch.ones(2, dtype=kind),), {}) for kind in (torch.float32, torch.float64, torch.int64)]
+    package = disc.load(disc.save(disc.optimize(Twice(), examples=examples)))
+    for kind in (np.float32, np.float64, np.int64):
+        assert package(np.ones(3, kind)).dtype == kind
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        5,
+        {},
+        {"kind": "other"},
+        {"kind": "leaf", "index": 5},
+        {"kind": "dict", "keys": ["a"], "items": []},
+        {"kind": "dict", "keys": [[1]], "items": [{"kind": "constant", "value": 1}]},
+        {"kind": "record", "type": 5, "keys": [], "items": []},
+        {"kind": "constant", "float": "x"},
+    ],
+)
+def test_a_damaged_structure_is_refused(damaged):
+    with pytest.raises(disc.PackageError, match="structure"):
+        structure.check(damaged, 1)
+
+
+def test_a_written_tensor_has_a_new_version(cell):
+    package = disc.load(disc.export(Step(cell), (torch.randn(1, 8), torch.zeros(6, 8), torch.tensor([2]))))
+    cache = torch.zeros(6, 8)
+    package(torch.randn(1, 8), cache, torch.tensor([1]))
+    assert cache._version == 1
+    assert cache[1].abs().sum() > 0

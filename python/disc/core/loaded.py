@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -46,7 +47,7 @@ class Entry:
         #: Facts about the dims, as text.
         self.facts: list[str] = description["facts"]
         self._sources = [(row[3], row[4]) for row in description["outputs"]]
-        self._structure = json.loads(description["structure"]) if description["structure"] else None
+        self._structure = _checked(description)
         self._device = device
         self._package = package
         self._executable = None
@@ -55,10 +56,22 @@ class Entry:
         """Runs the entry; raises disc.Error for inputs that do not fit."""
         inputs = self._inputs(args, kwargs)
         made = self.load().run(inputs)
+        self._note_writes(inputs)
         outputs = [made[i] if kind == "output" else _copied(inputs[i]) for kind, i in self._sources]
         if self._structure is not None:
             return structure.build(self._structure["result"], outputs)
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
+
+    def _note_writes(self, inputs: list[Any]) -> None:
+        """Raises the versions of the tensors of torch that a call wrote to, by which autograd knows
+        that they changed.
+        """
+        torch = sys.modules.get("torch")
+        if torch is None or not self.written:
+            return
+        for port, value in zip(self.inputs, inputs, strict=True):
+            if port.name in self.written and isinstance(value, torch.Tensor) and not value.is_inference():
+                torch.autograd.graph.increment_version(value)
 
     def load(self):
         """Loads code and weights, which the first call does otherwise."""
@@ -88,22 +101,33 @@ class Entry:
         """The inputs of a call with nested arguments."""
         form = self._structure
         assert form is not None
-        given = dict(zip(form["parameters"], args, strict=False))
-        if len(args) > len(form["parameters"]) or given.keys() & kwargs.keys():
-            raise self._error("other arguments came")
+        names = form["parameters"]
+        # What ``*args`` takes has no name but its place.
+        given = {names[i] if i < len(names) else str(i): value for i, value in enumerate(args)}
+        if given.keys() & kwargs.keys():
+            raise self._error("an argument is given by position and by name")
         given |= kwargs
         leaves: dict[int, Any] = {}
         for name, description in form["arguments"].items():
-            if name not in given and description["kind"] == "constant":
-                continue
             if name not in given:
-                raise self._error(f"{name} is missing")
+                if self._is_default(name, description):
+                    continue
+                raise self._error(f"{name} is missing, whose value is compiled in or has no default")
             structure.flatten(description, given.pop(name), leaves, name)
         for name, value in given.items():
-            default = form["defaults"].get(name, ...)
-            if type(value) is not type(default) or value != default:
+            if not structure.is_same(value, self._default_of(name)):
                 raise self._error(f"{name} was not given when the model was compiled")
         return [leaves[i] for i in range(len(leaves))]
+
+    def _is_default(self, name: str, description: dict[str, Any]) -> bool:
+        """Returns true if an argument that is left out has the value that is compiled in."""
+        is_constant = description["kind"] == "constant"
+        return is_constant and structure.is_same(structure.constant(description), self._default_of(name))
+
+    def _default_of(self, name: str) -> Any:
+        """The default of a parameter; ``...`` if it has none, or one that JSON has not."""
+        found = self._structure["defaults"].get(name)
+        return ... if found is None else structure.constant(found)
 
     def fits(self, args: tuple, kwargs: dict[str, Any]) -> bool:
         """Returns true if a call has the structure of this saved form."""
@@ -113,8 +137,7 @@ class Entry:
             inputs = self._inputs(args, kwargs)
         except Error:
             return False
-        ranks = [len(port.dims) for port in self.inputs]
-        return all(len(getattr(x, "shape", ())) == rank for x, rank in zip(inputs, ranks, strict=True))
+        return all(_is_of(value, port) for value, port in zip(inputs, self.inputs, strict=True))
 
     def _error(self, came: str) -> Error:
         names = ", ".join(port.name for port in self.inputs)
@@ -189,6 +212,9 @@ def load(
     words = {True: "first seen", False: "off", "all": "all"}
     if verify not in words:
         raise Error(f"verify is {verify!r}, expected True, False or 'all'", code="E0700")
+    if device is not None and device not in extension.devices():
+        here = ", ".join(extension.devices())
+        raise Error(f"there is no device {device!r} here", code="E0700", help=f"the devices are {here}")
     native = extension.open_package(path, words[verify], require_signature)
     return Package(native, device, entry)
 
@@ -196,6 +222,40 @@ def load(
 def _port(row: Sequence[Any]) -> Port:
     dims = tuple(int(dim) if dim.isdigit() else dim for dim in row[2])
     return Port(row[0], row[1], dims)
+
+
+#: Names of element types in NumPy and torch, where they are not those of disc with another letter.
+_TYPES = {"float": "f", "bfloat": "bf", "uint": "u", "int": "i"}
+
+
+def _is_of(value: Any, port: Port) -> bool:
+    """Returns true if a tensor has the rank and the element type of an input."""
+    if len(getattr(value, "shape", ())) != len(port.dims):
+        return False
+    name = str(getattr(value, "dtype", "")).removeprefix("torch.")
+    if name == "bool":
+        return port.dtype == "i1"
+    letters = name.rstrip("0123456789")
+    # Numbers of Python have no type of their own.
+    return not name or _TYPES.get(letters, letters) + name[len(letters) :] == port.dtype
+
+
+def _checked(description: dict[str, Any]) -> dict[str, Any] | None:
+    """The structure of a saved entry; raises disc.PackageError for one that is none."""
+    if not description["structure"]:
+        return None
+    form = json.loads(description["structure"])
+    parts = ("arguments", "defaults")
+    is_right = isinstance(form, dict) and all(isinstance(form.get(part), dict) for part in parts)
+    names = form.get("parameters") if is_right else None
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise PackageError("entry `manifest.json`: the structure of a saved model is damaged")
+    for argument in form["arguments"].values():
+        structure.check(argument, len(description["inputs"]))
+    for default in form["defaults"].values():
+        structure.check(default, 0)
+    structure.check(form.get("result"), len(description["outputs"]))
+    return form
 
 
 def _copied(value: Any) -> Any:

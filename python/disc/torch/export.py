@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+from collections import namedtuple
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -64,6 +66,7 @@ def export(
     for name, (one, args, keywords) in asked.items():
         _check_module(one)
         original = one.original if _is_optimized(one) else one
+        keywords = _in_order(original, keywords)
         request = Request(lambda m=original: m, _tuple(args), keywords, dims, options, True)
         with torch.no_grad():
             captured = whole_program(request)
@@ -96,6 +99,12 @@ def save(module: OptimizedModule, path: str | PathLike[str] | None = None) -> by
         captured = entry.captured
         programs.append(_program(name, captured, _structure(captured, module.original), entry.weights()))
     return _write(programs, path, None, module.options, True, True)
+
+
+def _in_order(module: torch.nn.Module, kwargs: dict[str, Any]) -> dict[str, Any]:
+    """Keyword arguments in the order of the parameters of ``forward``, which is that of inputs."""
+    order = {name: i for i, name in enumerate(Parameters(module).order)}
+    return dict(sorted(kwargs.items(), key=lambda item: order.get(item[0], len(order))))
 
 
 def _is_optimized(module) -> bool:
@@ -182,7 +191,9 @@ def _structure(captured: CapturedProgram, module: torch.nn.Module) -> dict[str, 
     return {
         "parameters": parameters.positional,
         "arguments": {str(name): form for name, form in zip(names, described, strict=True)},
-        "defaults": {name: value for name, value in parameters.defaults.items() if isinstance(value, _PLAIN)},
+        "defaults": {
+            name: _constant(value) for name, value in parameters.defaults.items() if isinstance(value, _PLAIN)
+        },
         "result": _described(captured.out_spec, made),
     }
 
@@ -201,23 +212,43 @@ def _results(captured: CapturedProgram) -> list[dict]:
 def _constant(value) -> dict:
     if not isinstance(value, _PLAIN):
         raise PackageError(f"the constant {value!r} has no form in a package", code="E0906")
-    return {"kind": "constant", "value": value}
+    if isinstance(value, float) and not math.isfinite(value):
+        return {"kind": "constant", "float": repr(value)}
+    return {"kind": "constant", "value": _text(value)}
+
+
+def _text(value):
+    """A value of JSON; raises for text that JSON has not."""
+    if isinstance(value, str) and not value.isascii():
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            raise PackageError(f"the text {value!r} has no form in a package", code="E0906") from None
+    return value
 
 
 def _described(spec: pytree.TreeSpec, leaves) -> dict:
     if spec.is_leaf():
         return next(leaves)
     items = [_described(child, leaves) for child in children_of(spec)]
-    if spec.type in (tuple, list):
-        return {"kind": spec.type.__name__, "items": items}
-    if issubclass(spec.type, dict):
-        keys = spec.context if isinstance(spec.context, (list, tuple)) else list(spec.context)
+    if spec.type is namedtuple:
+        return _record(spec.context, spec.context._fields, items)
+    if spec.type in (tuple, list, torch.Size):
+        return {"kind": "list" if spec.type is list else "tuple", "items": items}
+    if isinstance(spec.type, type) and issubclass(spec.type, dict):
+        keys = list(spec.context)
+        if any(not isinstance(key, _PLAIN) for key in keys):
+            raise PackageError(f"keys such as {keys[0]!r} have no form in a package", code="E0906")
         if spec.type is dict:
-            return {"kind": "dict", "keys": list(keys), "items": items}
-        return {"kind": "record", "type": _type(spec.type), "keys": list(keys), "items": items}
-    if hasattr(spec.type, "_fields"):
-        return {"kind": "record", "type": _type(spec.type), "keys": list(spec.type._fields), "items": items}
-    raise PackageError(f"a {spec.type.__name__} has no form in a package", code="E0906")
+            return {"kind": "dict", "keys": [_text(key) for key in keys], "items": items}
+        return _record(spec.type, keys, items)
+    raise PackageError(
+        f"a {getattr(spec.type, '__name__', spec.type)} has no form in a package", code="E0906"
+    )
+
+
+def _record(kind: type, keys, items: list) -> dict:
+    return {"kind": "record", "type": _type(kind), "keys": [_text(key) for key in keys], "items": items}
 
 
 def _type(kind: type) -> str:

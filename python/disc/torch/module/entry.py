@@ -120,7 +120,7 @@ class CompiledEntry(GraphEntry):
         self._options = request.options
         self._original = request.original
         #: The program, for ``disc.save``.
-        self.captured = captured
+        self.captured = None if request.options.release_weights else captured
         #: None for a module whose calls change nothing.
         self.state = State.of(request.original, captured.program, captured.arguments.tensor_names)
         self._weights = [(name, t.detach()) for name, t in captured.program.weights]
@@ -173,6 +173,8 @@ class CompiledEntry(GraphEntry):
 
     def _write_call(self, path, inputs, outputs, error: str | None) -> None:
         options = self._options
+        if self.captured is None:
+            raise Error("a module that released its weights is not captured", code="E0700")
         extension.write_capture(
             path, self.captured.source, inputs, self.weights(), outputs, error, options, threads_of(options)
         )

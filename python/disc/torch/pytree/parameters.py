@@ -18,6 +18,8 @@ class Parameters:
         self.positional: list[str] = []
         self.defaults: dict[Any, Any] = {}
         self.names: set[str] = set()
+        #: All of them in order.
+        self.order: list[str] = []
         #: There is ``*args``, and ``**kwargs``.
         self.takes_more = self.takes_any = False
         try:
@@ -29,6 +31,7 @@ class Parameters:
             self.takes_more |= p.kind is p.VAR_POSITIONAL
             self.takes_any |= p.kind is p.VAR_KEYWORD
             self.names.add(p.name)
+            self.order.append(p.name)
             if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD):
                 self.positional.append(p.name)
             if p.default is not p.empty:
