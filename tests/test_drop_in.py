@@ -592,16 +592,3 @@ def test_batch_norm_that_averages_all_batches():
             x = torch.randn(rows, 4)
             torch.testing.assert_close(fast(x), eager(x))
     torch.testing.assert_close(model.state_dict(), eager.state_dict())
-
-
-def test_a_module_on_another_device_is_torchs():
-    module = torch.nn.Linear(4, 3).to("meta")
-    x = torch.ones(2, 4, device="meta")
-    for fast in (disc.optimize(module), disc.optimize(module, x)):
-        assert fast(x).shape == (2, 3)
-        reasons = [row["reason"] for row in disc.report(fast).to_dict()["fallbacks"]]
-        assert any("weight is on meta" in reason for reason in reasons), reasons
-    with pytest.raises(disc.Error, match="weight is on meta"):
-        disc.optimize(module, x, options=disc.Options(fallback="error"))
-    with pytest.raises(disc.Error, match="weight is on meta"):
-        disc.export(module, (x,))

@@ -40,6 +40,10 @@ impl Source {
             path => File::open(path).and_then(|file| read_at_most(file, LONGEST)),
         };
         let bytes = read.map_err(|e| Diagnostic::new(Code::E0101, format!("{path} cannot be read: {e}")))?;
+        if bytes.starts_with(b"PK\x03\x04") {
+            let message = format!("{path} is a package or a captured call, and the text of a program is expected");
+            return Err(Diagnostic::new(Code::E0101, message));
+        }
         let text = String::from_utf8(bytes).map_err(|e| {
             let at = e.utf8_error().valid_up_to();
             Diagnostic::new(Code::E0101, format!("{path} is not UTF-8 text: byte {at} is wrong"))

@@ -28,6 +28,9 @@ impl Library {
     /// # Safety
     /// As [`Library::load_file`].
     pub unsafe fn load(bytes: &[u8]) -> Result<Self, Error> {
+        if !holds_its_segments(bytes) {
+            return Err(load_error("the library is cut off: a segment lies behind its end".into()));
+        }
         let mut file = memory_file().map_err(|error| load_error(format!("no memory file for the library: {error}")))?;
         file.write_all(bytes).map_err(|error| load_error(format!("the library does not fit into memory: {error}")))?;
         // SAFETY: the caller's promise.
@@ -93,6 +96,25 @@ impl Drop for Library {
     }
 }
 
+/// Returns false for a 64-bit little-endian ELF file with a segment beyond its end: the system
+/// would map it, and end the process when it is read. All else is left to `dlopen`.
+fn holds_its_segments(bytes: &[u8]) -> bool {
+    const PROGRAM_HEADER: usize = 56;
+    let number = |at: usize, width: usize| {
+        let found = bytes.get(at..at.checked_add(width)?)?;
+        Some(found.iter().rev().fold(0_u64, |value, &byte| value << 8 | u64::from(byte)))
+    };
+    if bytes.get(..6) != Some(b"\x7fELF\x02\x01") {
+        return true;
+    }
+    let (Some(first), Some(count)) = (number(32, 8), number(56, 2)) else { return false };
+    (0..count).all(|i| {
+        let at = usize::try_from(first).ok().and_then(|first| first.checked_add(i as usize * PROGRAM_HEADER));
+        let range = at.and_then(|at| Some((number(at + 8, 8)?, number(at + 32, 8)?)));
+        range.is_some_and(|(offset, length)| offset.checked_add(length).is_some_and(|end| end <= bytes.len() as u64))
+    })
+}
+
 fn memory_file() -> std::io::Result<File> {
     // Some systems make memfds non-executable unless the flag says otherwise; older kernels do not
     // know it.
@@ -122,6 +144,21 @@ fn last_error() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_library_that_is_cut_off_is_not_mapped() {
+        let mut bytes = vec![0_u8; 64 + 56];
+        bytes[..6].copy_from_slice(b"\x7fELF\x02\x01");
+        bytes[32] = 64;
+        bytes[56] = 1;
+        bytes[64 + 32] = 120;
+        assert!(holds_its_segments(&bytes));
+        assert!(!holds_its_segments(&bytes[..119]));
+        bytes[64 + 32 + 7] = 0xff;
+        assert!(!holds_its_segments(&bytes));
+        bytes[32 + 7] = 0xff;
+        assert!(!holds_its_segments(&bytes));
+    }
 
     #[test]
     fn bytes_that_are_no_library_are_an_error() {

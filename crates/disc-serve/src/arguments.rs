@@ -19,7 +19,7 @@ pub struct ServeArguments {
     #[arg(long, default_value_t = 8000)]
     pub port: u16,
     /// Sessions that run at once.
-    #[arg(long, default_value_t = 1, value_name = "N")]
+    #[arg(long, value_parser = at_least_one, default_value_t = 1, value_name = "N")]
     pub workers: usize,
     /// The most threads of one call.
     #[arg(long, value_name = "N")]
@@ -28,19 +28,19 @@ pub struct ServeArguments {
     #[arg(long)]
     pub device: Option<String>,
     /// The most rows that requests are joined to; the model's rows must not depend on each other.
-    #[arg(long, default_value_t = 1, value_name = "N")]
+    #[arg(long, value_parser = at_least_one, default_value_t = 1, value_name = "N")]
     pub max_batch: usize,
     /// Milliseconds that a request waits for others to be joined with.
     #[arg(long, default_value_t = 2, value_name = "T")]
     pub max_delay_ms: u64,
     /// Requests that may wait.
-    #[arg(long, default_value_t = 256, value_name = "N")]
+    #[arg(long, value_parser = at_least_one, default_value_t = 256, value_name = "N")]
     pub max_queue: usize,
     /// The most bytes of the body of a request.
     #[arg(long, default_value_t = 64 << 20, value_name = "BYTES")]
     pub max_body: usize,
     /// Connections that may be open at once.
-    #[arg(long, default_value_t = 1024, value_name = "N")]
+    #[arg(long, value_parser = at_least_one, default_value_t = 1024, value_name = "N")]
     pub max_connections: usize,
     /// Seconds that a client may take to send a request, or to receive a part of the answer.
     #[arg(long, default_value_t = 30, value_name = "S")]
@@ -51,6 +51,11 @@ pub struct ServeArguments {
     /// A public ed25519 key in PEM; a package that its owner did not sign is refused.
     #[arg(long, value_name = "KEY.pem")]
     pub require_signature: Option<PathBuf>,
+}
+
+/// Reads a number that is not zero.
+fn at_least_one(text: &str) -> Result<usize, String> {
+    text.parse().ok().filter(|&number| number > 0).ok_or_else(|| format!("`{text}` is no number of at least 1"))
 }
 
 impl From<ServeArguments> for ServeOptions {

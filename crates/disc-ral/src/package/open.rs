@@ -133,7 +133,10 @@ impl Archive {
     fn read(data: Data, options: &OpenOptions) -> Result<Self, Error> {
         let parts = archive::parse(data.bytes())?;
         let first = parts.first().filter(|part| part.name == MANIFEST);
-        let first = first.ok_or_else(|| fault(MANIFEST, "it is not the first entry, so this is no package"))?;
+        let first = first.ok_or_else(|| match parts.first() {
+            Some(part) if part.name == "capture.json" => no_package("this is a captured call, no package: `disc replay` runs it"),
+            _ => fault(MANIFEST, "it is not the first entry, so this is no package"),
+        })?;
         if first.bytes > LARGEST_MANIFEST {
             return Err(fault(MANIFEST, format!("it has {} bytes, more than any manifest", first.bytes)));
         }

@@ -30,7 +30,7 @@ fn refuse(message: impl std::fmt::Display) -> Error {
 /// A text that is no such key.
 pub fn sign(manifest: &[u8], private_key: &str) -> Result<Vec<u8>, Error> {
     let key = SigningKey::from_pkcs8_pem(private_key);
-    let key = key.map_err(|error| refuse(format_args!("no signature: the private key is no ed25519 key in PEM: {error}")))?;
+    let key = key.map_err(|_| refuse("no signature: the private key is no ed25519 key in PEM (PKCS 8) without a passphrase"))?;
     let signature = super::hexadecimal(&key.sign(manifest).to_bytes());
     let signed = Signed { algorithm: ALGORITHM.into(), signature };
     serde_json::to_vec(&signed).map_err(|error| Error::internal(error.to_string()))
@@ -39,7 +39,7 @@ pub fn sign(manifest: &[u8], private_key: &str) -> Result<Vec<u8>, Error> {
 /// Checks that a manifest was signed by the owner of a public key in PEM.
 pub(super) fn check(manifest: &[u8], part: Option<&[u8]>, public_key: &str) -> Result<(), Error> {
     let key = VerifyingKey::from_public_key_pem(public_key);
-    let key = key.map_err(|error| refuse(format_args!("the public key for the signature is no ed25519 key in PEM: {error}")))?;
+    let key = key.map_err(|_| refuse("the public key for the signature is no ed25519 key in PEM"))?;
     let part = part.ok_or_else(|| refuse("the package has no signature, and one is required"))?;
     let signed: Signed = serde_json::from_slice(part).map_err(|error| refuse(format_args!("it is no signature: {error}")))?;
     if signed.algorithm != ALGORITHM {

@@ -191,9 +191,9 @@ class OptimizedModule(torch.nn.Module, Compiled, metaclass=StandInType):
 
     def _changes(self, fn) -> bool:
         """Returns true if ``fn`` would give a weight another type, device or kind of memory."""
-        kinds = {(t.dtype, t.dim()) for t in (*self.parameters(), *self.buffers())}
+        kinds = {(t.dtype, t.dim(), t.device) for t in (*self.parameters(), *self.buffers())}
         try:
-            weights = [torch.empty([1] * rank, dtype=dtype) for dtype, rank in kinds]
+            weights = [torch.empty([1] * rank, dtype=dtype, device=device) for dtype, rank, device in kinds]
             return any(fn(weight) is not weight or weight.is_shared() for weight in weights)
         except Exception:
             return True

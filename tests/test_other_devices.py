@@ -1,4 +1,4 @@
-"""Modules on a GPU, for which disc makes no code yet: torch runs them, and a report says so."""
+"""Modules on a device for which disc makes no code yet: torch runs them, and a report says so."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import torch._dynamo
 
 #: The tests of this folder are strict by default.
 LOOSE = disc.Options(fallback="framework")
-pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
+on_a_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
 
 
 @pytest.fixture
@@ -25,6 +25,7 @@ def _agrees(found: torch.Tensor, expected: torch.Tensor) -> None:
     torch.testing.assert_close(found, expected)
 
 
+@on_a_gpu
 @torch.no_grad()
 def test_optimize_leaves_a_module_on_a_gpu_to_torch(module):
     module.cuda()
@@ -36,6 +37,7 @@ def test_optimize_leaves_a_module_on_a_gpu_to_torch(module):
         assert row["reason"]
 
 
+@on_a_gpu
 @torch.no_grad()
 def test_a_compiled_module_may_move_to_a_gpu_and_back(module):
     original = copy.deepcopy(module)
@@ -48,6 +50,7 @@ def test_a_compiled_module_may_move_to_a_gpu_and_back(module):
     _agrees(fast(x), original.cpu()(x))
 
 
+@on_a_gpu
 @torch.no_grad()
 def test_the_backend_leaves_a_graph_on_a_gpu_to_torch(module):
     torch._dynamo.reset()
@@ -58,6 +61,7 @@ def test_the_backend_leaves_a_graph_on_a_gpu_to_torch(module):
         _agrees(compiled(x), module(x))
 
 
+@on_a_gpu
 @torch.no_grad()
 def test_a_graph_on_both_devices_is_as_eager(module):
     torch._dynamo.reset()
@@ -70,6 +74,7 @@ def test_a_graph_on_both_devices_is_as_eager(module):
     torch.testing.assert_close(compiled(x), both(x), atol=1e-4, rtol=1e-4)
 
 
+@on_a_gpu
 @torch.no_grad()
 def test_a_package_reads_no_memory_of_a_gpu(module):
     package = disc.load(disc.export(module, (torch.randn(3, 8),)))
@@ -77,3 +82,16 @@ def test_a_package_reads_no_memory_of_a_gpu(module):
     _agrees(package(x), module(x))
     with pytest.raises(disc.Error, match=r"cuda|device"):
         package(x.cuda())
+
+
+def test_a_module_on_another_device_is_torchs():
+    module = torch.nn.Linear(4, 3).to("meta")
+    x = torch.ones(2, 4, device="meta")
+    for fast in (disc.optimize(module, options=LOOSE), disc.optimize(module, x, options=LOOSE)):
+        assert fast(x).shape == (2, 3)
+        reasons = [row["reason"] for row in disc.report(fast).to_dict()["fallbacks"]]
+        assert any("weight is on meta" in reason for reason in reasons), reasons
+    with pytest.raises(disc.Error, match="weight is on meta"):
+        disc.optimize(module, x, options=disc.Options(fallback="error"))
+    with pytest.raises(disc.Error, match="weight is on meta"):
+        disc.export(module, (x,))
