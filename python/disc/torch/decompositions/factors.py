@@ -265,7 +265,6 @@ def qr(a, mode="reduced"):
 
 
 OWN = {
-    aten.cholesky.default: lambda a, upper=False: cholesky(a, upper=upper),
     aten.cholesky_inverse.default: cholesky_inverse,
     aten.cholesky_solve.default: cholesky_solve,
     aten.geqrf.default: geqrf,
@@ -284,3 +283,6 @@ OWN = {
     aten.ormqr.default: ormqr,
     aten.triangular_solve.default: triangular_solve,
 }
+if hasattr(aten, "cholesky"):
+    # torch 2.15 has ``linalg_cholesky`` alone.
+    OWN[aten.cholesky.default] = lambda a, upper=False: cholesky(a, upper=upper)

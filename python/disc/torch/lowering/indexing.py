@@ -219,6 +219,10 @@ def _index_write(b, x, dim, index, source, how):
     axis = axis_of(x, dim)
     index = b.convert(b.reshape(index, [1]) if not index.shape else index, "i64")
     rest = [i for i in range(len(x.shape)) if i != axis]
+    if source.shape:
+        # Before 2.13 torch asks for these equalities when the op runs, not when it is traced.
+        for i, size in enumerate(source.shape):
+            b.require(size, "==", index.shape[0] if i == axis else x.shape[i])
     return b.scatter(
         x, index, source, window_dims=rest, inserted=[axis], index_map=[axis], vector_dim=1, how=how
     )
