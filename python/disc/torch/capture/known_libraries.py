@@ -81,7 +81,7 @@ DROPPED_MASK = Rule(
 ONE_VALUE = Rule(
     "one_value",
     "torch",
-    ((2, 7), (2, 14)),
+    ((2, 7), (2, 16)),
     os.path.join("nn", "functional.py"),
     r"if size_prods == 1:",
     "one of the two sides is an error",

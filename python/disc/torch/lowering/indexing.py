@@ -205,9 +205,8 @@ def index_fill(b, x, dim, index, value):
 
 
 def index_add(b, x, dim, index, source, *, alpha=1):
-    return _index_write(
-        b, x, dim, index, b.convert(source if alpha == 1 else b.mul(source, alpha), x.dtype), "add"
-    )
+    source = b.convert(source if alpha == 1 else b.mul(source, alpha), x.dtype)
+    return _index_write(b, x, dim, index, source, "add")
 
 
 def index_copy(b, x, dim, index, source):
@@ -218,14 +217,11 @@ def _index_write(b, x, dim, index, source, how):
     """Writes slices at places from 0 on: torch refuses others."""
     axis = axis_of(x, dim)
     index = b.convert(b.reshape(index, [1]) if not index.shape else index, "i64")
-    rest = [i for i in range(len(x.shape)) if i != axis]
-    if source.shape:
-        # Before 2.13 torch asks for these equalities when the op runs, not when it is traced.
-        for i, size in enumerate(source.shape):
-            b.require(size, "==", index.shape[0] if i == axis else x.shape[i])
-    return b.scatter(
-        x, index, source, window_dims=rest, inserted=[axis], index_map=[axis], vector_dim=1, how=how
-    )
+    # Before 2.13 torch asks for these equalities when the op runs, not when it is traced.
+    for i, size in enumerate(source.shape):
+        b.require(size, "==", index.shape[0] if i == axis else x.shape[i])
+    dims = {"window_dims": [i for i in range(len(x.shape)) if i != axis], "inserted": [axis]}
+    return b.scatter(x, index, source, **dims, index_map=[axis], vector_dim=1, how=how)
 
 
 # scatter: each element of ``index`` writes one element.
