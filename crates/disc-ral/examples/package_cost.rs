@@ -1,7 +1,7 @@
 //! Measures what a package costs its host: opening it, the first result, and a call.
 //!
 //! `cargo run --release -p disc-ral --example package_cost -- model.discpkg main 1x16 [2x8 ..]`:
-//! one list of sizes for each input; all elements are zero.
+//! one list of sizes for each input; all elements are zero. `DISC_NUM_THREADS` counts.
 use disc_ral::{Error, OpenOptions, Package, Session, SessionOptions, Tensor};
 use std::time::{Duration, Instant};
 
@@ -17,7 +17,7 @@ fn main() -> Result<(), Error> {
     let start = Instant::now();
     let package = Package::open_with(path, &OpenOptions::default())?;
     let opened = start.elapsed();
-    let mut session = Session::new(&package, SessionOptions { threads: Some(1), ..SessionOptions::default() })?;
+    let mut session = Session::new(&package, SessionOptions::default())?;
     let loaded = start.elapsed();
     let sizes: Vec<Vec<i64>> = sizes.iter().map(|list| list.split('x').filter_map(|size| size.parse().ok()).collect()).collect();
     let ports = package.entry(name)?.inputs();

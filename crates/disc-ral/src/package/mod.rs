@@ -212,6 +212,7 @@ impl Contents {
         if bytes.is_empty() {
             return Ok(None);
         }
+        self.archive.read_ahead(&name);
         // SAFETY: the archive's memory lives as long as `self`, is never written to, and its parts
         // are aligned.
         Ok(Some(unsafe { Prepared::borrowed(bytes.as_ptr(), bytes.len(), Arc::clone(self) as _) }))
