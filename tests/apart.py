@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import gc
 import importlib
+import json
 import multiprocessing
 import os
 import resource
@@ -41,6 +42,16 @@ def run(work: Callable[[], dict], limit: float) -> dict:
         what = "it died" if child.exitcode != -signal.SIGXCPU else f"no end after {limit:.0f} s"
         row = {"kind": "error", "note": what}
     return {**row, "seconds": round(time.perf_counter() - start, 1)}
+
+
+def noted(row: dict, path: str | None) -> dict:
+    """Prints a row as a line of JSON, and adds it to a file."""
+    line = json.dumps(row)
+    print(line, flush=True)
+    if path is not None:
+        with open(path, "a") as out:
+            out.write(line + "\n")
+    return row
 
 
 def words(error: Exception) -> str:

@@ -39,7 +39,7 @@ def main() -> int:
     else:
         rows = _read(chosen.out) if chosen.resume else []
         names = [name for name in _named(chosen.only) if name not in {row["model"] for row in rows}]
-        rows += [_noted(_apart(name, door, chosen.limit), chosen.out) for name in names]
+        rows += [apart.noted(_apart(name, door, chosen.limit), chosen.out) for name in names]
     if chosen.page is not None:
         with open(chosen.page, "w") as page:
             page.write(_page(rows, door))
@@ -51,16 +51,6 @@ def _read(path: str) -> list[dict]:
     """The rows of a file, the last one of each model."""
     with open(path) as lines:
         return list({row["model"]: row for row in map(json.loads, lines)}.values())
-
-
-def _noted(row: dict, path: str | None) -> dict:
-    """Prints a row, and adds it to a file."""
-    line = json.dumps(row)
-    print(line, flush=True)
-    if path is not None:
-        with open(path, "a") as out:
-            out.write(line + "\n")
-    return row
 
 
 def _named(pattern: str) -> list[str]:

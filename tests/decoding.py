@@ -12,7 +12,6 @@ import argparse
 import copy
 import fnmatch
 import functools
-import json
 import os
 import sys
 import time
@@ -149,17 +148,9 @@ def main() -> int:
                 found = apart.run(work, chosen.limit)
                 for row in found.pop("rows", [found]):
                     counts[row["kind"]] += 1
-                    _note({"model": name, "door": door, "cache": cache, **row}, chosen.out)
+                    apart.noted({"model": name, "door": door, "cache": cache, **row}, chosen.out)
     print(", ".join(f"{n} {kind}" for kind, n in counts.items()), file=sys.stderr)
     return bool(counts["differs"] or counts["error"])
-
-
-def _note(row: dict, path: str | None) -> None:
-    line = json.dumps(row)
-    print(line, flush=True)
-    if path is not None:
-        with open(path, "a") as out:
-            out.write(line + "\n")
 
 
 def tried(name: str, door: str, cache: str, ways: list[str], steps: int) -> dict:

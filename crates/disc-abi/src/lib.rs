@@ -14,6 +14,7 @@
 #![no_std]
 
 mod context;
+mod cpu_features;
 mod dtype;
 mod tensor;
 

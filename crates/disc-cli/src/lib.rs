@@ -6,7 +6,6 @@
 //! error.
 mod answer;
 mod arrays;
-mod atomic;
 pub mod commands;
 mod diff;
 pub mod opt;

@@ -5,7 +5,7 @@ use crate::{
     facade::{self, capture},
     ir::PyBuilder,
 };
-use disc_ir::{DType, interp::Tensor};
+use disc_ir::interp::Tensor;
 use pyo3::prelude::*;
 use std::{collections::BTreeMap, path::PathBuf};
 
@@ -48,7 +48,6 @@ pub(crate) fn write_capture(
 
 fn tensor(object: &Bound<'_, PyAny>) -> PyResult<Tensor> {
     let held = hold(object, || "a tensor of the call".to_owned())?;
-    let missing = || Failure::argument(format!("no element type {}", held.dtype()));
-    let dtype = DType::from_name(held.dtype().name()).ok_or_else(missing)?;
+    let dtype = facade::dtype_of_runtime(held.dtype());
     Ok(Tensor::new(dtype, held.sizes().to_vec(), held.elements()).map_err(Failure::from)?)
 }

@@ -57,6 +57,7 @@
 
 mod arena;
 mod bind;
+mod cache_directory;
 mod call;
 mod cpu;
 mod device;
@@ -78,6 +79,7 @@ mod tensor;
 mod weights;
 
 pub use bind::check_overlaps;
+pub use cache_directory::cache_directory;
 pub use cpu::{Cpu, Prefault};
 pub use device::{Device, Fault, Launch, LaunchFailure, Queue, Threads};
 pub use devices::{DeviceError, DeviceName, devices, host_device, open_device};
@@ -89,9 +91,10 @@ pub use host::{Element, HostOutput, HostOutputs, HostTensor};
 pub use library::Library;
 pub use meta::{BlobMeta, EntryMeta, InputMeta, ModuleMeta, OutputMeta, Site, WeightMeta};
 pub use package::{
-    Archive, Entry, EntryInfo, FORMAT_VERSION, IR, InputInfo, MANIFEST, Manifest, NewPart, OpenOptions, OutputInfo, PART_ALIGN,
-    Package, Part, PartInfo, SIGNATURE, Session, SessionOptions, Source, TargetInfo, Tensor, Verify, WEIGHTS, checksum,
-    has_feature, read_archive, sign, write_archive,
+    Archive, Entry, EntryInfo, FORMAT_VERSION, IR, InputInfo, InputRole, MANIFEST, Manifest, NewPart, OpenOptions, OutputInfo,
+    OutputRole, PART_ALIGN, Package, Part, PartInfo, Port, SIGNATURE, Session, SessionOptions, Source, StoredTensor, TargetInfo,
+    Tensor, VERIFIED, Verify, WEIGHTS, checksum, read_archive, read_safetensors, sign, write_archive, write_atomically,
+    write_safetensors,
 };
 pub use pool::{MAX_THREADS, default_threads, pin_workers, started_workers};
 pub use profile::LaunchRecord;

@@ -10,7 +10,6 @@
 
 #![deny(missing_docs)]
 
-mod arguments;
 mod batch;
 mod data;
 mod datatype;
@@ -25,6 +24,5 @@ mod queue;
 mod server;
 mod worker;
 
-pub use arguments::ServeArguments;
 pub use options::ServeOptions;
 pub use server::{Server, serve};

@@ -28,7 +28,7 @@ mod options;
 pub mod package;
 mod report;
 pub mod stages;
-mod tensor_file;
+mod tensors;
 mod tier;
 mod weights;
 
@@ -42,6 +42,7 @@ pub use error::Error;
 pub use executable::Executable;
 pub use options::{LibraryChoice, Options, SetError, Specialize};
 pub use report::{Report, Specializations, Specialized, VariantReport};
+pub use tensors::{dtype_of_runtime, from_host, to_host};
 pub use tier::background;
 
 /// Returns the names of the devices that compiled code can run on here: values of

@@ -1,10 +1,11 @@
 //! Builds the metadata of a program for the runtime.
+use crate::tensors::dtype;
 use disc_codegen::host::Program;
 use disc_ir::{
     Attr, Function, FunctionKind, Module, OpKind, TensorType,
     graph::{PREPARE, Weight},
 };
-use disc_ral::{BlobMeta, DType, EntryMeta, InputMeta, ModuleMeta, OutputMeta, Site, WeightMeta};
+use disc_ral::{BlobMeta, EntryMeta, InputMeta, ModuleMeta, OutputMeta, Site, WeightMeta};
 use std::collections::HashSet;
 
 /// Sorts the weights into the order of the runtime's table: plain ones, then prepared ones by the
@@ -94,24 +95,5 @@ fn site(site: &disc_codegen::kernel::Site) -> Site {
         template: site.message.clone(),
         dims: Vec::new(),
         kernel_values: site.kernel_values,
-    }
-}
-
-/// Converts an element type to the runtime's.
-pub(crate) fn dtype(dtype: disc_ir::DType) -> DType {
-    match dtype {
-        disc_ir::DType::F16 => DType::F16,
-        disc_ir::DType::BF16 => DType::BF16,
-        disc_ir::DType::F32 => DType::F32,
-        disc_ir::DType::F64 => DType::F64,
-        disc_ir::DType::I1 => DType::I1,
-        disc_ir::DType::I8 => DType::I8,
-        disc_ir::DType::I16 => DType::I16,
-        disc_ir::DType::I32 => DType::I32,
-        disc_ir::DType::I64 => DType::I64,
-        disc_ir::DType::U8 => DType::U8,
-        disc_ir::DType::U16 => DType::U16,
-        disc_ir::DType::U32 => DType::U32,
-        disc_ir::DType::U64 => DType::U64,
     }
 }

@@ -150,7 +150,9 @@ fn a_file_is_replaced_when_it_is_complete_and_its_weights_are_shared() {
     assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 1);
     let options = OpenOptions { cache: Some(folder.join("cache")), ..OpenOptions::default() };
     let package = Package::open_with(&path, &options).unwrap();
-    assert!(folder.join("cache/packages").read_dir().unwrap().next().is_some());
+    assert!(folder.join("cache/verified").read_dir().unwrap().next().is_some());
+    disc::cache::Cache::new(folder.join("cache")).clear();
+    assert!(!folder.join("cache/verified").exists());
     let one = Arc::as_ptr(&package.executable(None).unwrap());
     assert_eq!(one, Arc::as_ptr(&package.clone().executable(Some("cpu")).unwrap()));
     assert_eq!(package.executable(Some("cuda:0")).err().unwrap().code(), code::BAD_ARGUMENT);

@@ -21,7 +21,6 @@ from .errors import Error
 
 _LOG = logging.getLogger("disc")
 _NUMBERS = itertools.count(1)
-_held = threading.local()
 
 
 class Recording:
@@ -29,6 +28,7 @@ class Recording:
 
     def __init__(self, module: Any, path: Path):
         self.module = module
+        self.thread = threading.get_ident()
         self.path = path
         self.calls = 0
 
@@ -54,13 +54,10 @@ def capture(module, path) -> Iterator[Recording]:
     compiled code was made.
     """
     recording = Recording(module, Path(path))
-    stack = _held.__dict__.setdefault("stack", [])
-    stack.append(recording)
     active.append(recording)
     try:
         yield recording
     finally:
-        stack.remove(recording)
         active.remove(recording)
     if not recording.calls:
         raise Error("no compiled code ran inside of disc.capture", code="E0700")
@@ -68,7 +65,7 @@ def capture(module, path) -> Iterator[Recording]:
 
 def recordings() -> list[Recording]:
     """The recordings of this thread."""
-    return list(_held.__dict__.get("stack", ()))
+    return [recording for recording in active if recording.thread == threading.get_ident()]
 
 
 def write_failed(write: Callable[[Path], None]) -> None:

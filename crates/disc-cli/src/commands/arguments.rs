@@ -1,7 +1,7 @@
 //! Defines the command line of `disc`.
 use crate::run::{Input, On, RunArguments, ValueArguments};
 use clap::{Args, Parser, Subcommand};
-use disc_serve::ServeArguments;
+use disc_serve::ServeOptions;
 use std::path::PathBuf;
 
 /// Compiles programs once and runs them at any size.
@@ -32,7 +32,7 @@ pub(super) enum Command {
     /// Times calls, and the kernels in them.
     Bench(BenchArguments),
     /// Serves a package over HTTP by the Open Inference Protocol.
-    Serve(ServeArguments),
+    Serve(ServeOptions),
     /// Runs a captured call again, and compares it with the interpreter.
     Replay(ReplayArguments),
     /// Makes a captured call minimal that compiled code gets wrong.

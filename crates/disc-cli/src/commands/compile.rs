@@ -74,7 +74,7 @@ fn package(given: &CompileArguments, module: Module, options: &disc::Options, pa
     }
     let (module, entry) = chosen(module, given.entry.as_deref()).map_err(single)?;
     let weights = run::weights(&module, &given.values).map_err(single)?;
-    let weights = weights.iter().map(|(name, tensor)| Ok((name.clone(), Weight::from(run::host(tensor)?))));
+    let weights = weights.iter().map(|(name, tensor)| Ok((name.clone(), Weight::from(disc::to_host(tensor)?))));
     let weights = weights.collect::<Result<_, disc::Error>>().map_err(diagnostics)?;
     let settings = ExportOptions { targets: given.target.clone(), ir: true, prepared: true };
     let progress = Progress::spinner("compiling");

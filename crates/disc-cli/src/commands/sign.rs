@@ -1,7 +1,9 @@
 //! Signs a package with a private key: `disc sign`.
 use super::{arguments::SignArguments, package::failed};
-use crate::{answer::Answer, arrays::unwritten, atomic, source::read_at_most};
-use disc::ral::{Archive, MANIFEST, NewPart, OpenOptions, SIGNATURE, Verify, sign as sign_manifest, write_archive};
+use crate::{answer::Answer, arrays::unwritten, source::read_at_most};
+use disc::ral::{
+    Archive, MANIFEST, NewPart, OpenOptions, SIGNATURE, Verify, sign as sign_manifest, write_archive, write_atomically,
+};
 use disc_ir::{Code, Diagnostic};
 use serde_json::json;
 use std::{fs::File, io};
@@ -23,7 +25,7 @@ pub(super) fn sign(given: &SignArguments) -> Result<Answer, Vec<Diagnostic>> {
     let mut parts: Vec<NewPart<'_>> = archive.parts().filter(|(name, _)| *name != SIGNATURE).map(part).collect();
     // Directly behind the manifest, so that a reader has both at once.
     parts.insert(1, part((SIGNATURE, &signature)));
-    atomic::write(&given.output, |out| write_archive(&parts, out)).map_err(|error| vec![unwritten(&given.output, error)])?;
+    write_atomically(&given.output, |out| write_archive(&parts, out)).map_err(|error| vec![unwritten(&given.output, error)])?;
     let path = given.output.display().to_string();
     Ok(Answer::new(format!("wrote {path}, signed\n"), json!({ "package": path, "signed": true })))
 }

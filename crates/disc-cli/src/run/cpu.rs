@@ -3,8 +3,9 @@
 use super::values::view;
 use crate::answer::diagnostics;
 use disc::{
-    Error, Executable, Options,
-    ral::{DType, Entry, HostOutput, HostOutputs, HostTensor, LaunchRecord, Package, Source, TensorRef, Weight},
+    Error, Executable, Options, dtype_of_runtime, from_host,
+    ral::{Entry, HostOutput, HostOutputs, HostTensor, LaunchRecord, Package, Source, TensorRef, Weight},
+    to_host,
 };
 use disc_ir::{Code, Diagnostic, Module, interp::Tensor};
 use std::{
@@ -34,7 +35,7 @@ const MOST: usize = 100_000;
 impl Loaded {
     pub(crate) fn new(module: Module, weights: &HashMap<String, Tensor>, options: &Options) -> Result<Self, Error> {
         let artifact = disc::compile(module, options)?;
-        let weights = weights.iter().map(|(name, tensor)| Ok((name.clone(), Weight::from(host(tensor)?))));
+        let weights = weights.iter().map(|(name, tensor)| Ok((name.clone(), Weight::from(to_host(tensor)?))));
         let executable = artifact.load(weights.collect::<Result<_, Error>>()?, options)?;
         Ok(Self { executable, threads: None })
     }
@@ -80,16 +81,16 @@ impl Caller<'_> {
         let mut outputs = HostOutputs::new();
         let mut times = vec![self.call(&mut inputs, &mut outputs)?];
         let result = |(_, source): &(String, Source)| match *source {
-            Source::Input(i) => tensor(inputs.get(i)),
+            Source::Input(i) => from_host(inputs.get(i).ok_or_else(missing)?),
             Source::Output(i) => match outputs.get(i) {
                 Some(HostOutput::Alias { input, dtype, data, sizes, strides }) => {
                     let held = inputs.get(*input).ok_or_else(missing)?;
                     let start = data.addr().wrapping_sub(held.bytes().as_ptr().addr());
-                    let dtype = ir_dtype(*dtype)?;
+                    let dtype = dtype_of_runtime(*dtype);
                     Ok(view(held.bytes(), start, dtype, sizes, strides.as_deref()).ok_or_else(missing)?)
                 }
-                Some(HostOutput::Fresh(made)) => tensor(Some(made)),
-                None => tensor(None),
+                Some(HostOutput::Fresh(made)) => from_host(made),
+                None => Err(missing().into()),
             },
         };
         let results = self.outputs.iter().map(result).collect::<Result<_, _>>()?;
@@ -154,23 +155,7 @@ fn missing() -> Diagnostic {
 }
 
 fn hosts(tensors: &[Tensor]) -> Result<Vec<HostTensor>, Error> {
-    tensors.iter().map(host).collect()
-}
-
-pub(crate) fn host(tensor: &Tensor) -> Result<HostTensor, Error> {
-    let dtype = DType::ALL.into_iter().find(|d| d.name() == tensor.dtype().name()).expect("the runtime has every element type");
-    let mut made = HostTensor::zeros(dtype, tensor.dims())?;
-    made.bytes_mut().copy_from_slice(tensor.bytes());
-    Ok(made)
-}
-
-fn tensor(made: Option<&HostTensor>) -> Result<Tensor, Error> {
-    let made = made.ok_or_else(missing)?;
-    Ok(Tensor::new(ir_dtype(made.dtype())?, made.sizes().to_vec(), made.bytes().to_vec())?)
-}
-
-fn ir_dtype(dtype: DType) -> Result<disc_ir::DType, Error> {
-    Ok(disc_ir::DType::from_name(dtype.name()).ok_or_else(missing)?)
+    tensors.iter().map(to_host).collect()
 }
 
 /// Runs an entry of compiled IR text once.

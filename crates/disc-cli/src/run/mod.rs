@@ -7,7 +7,7 @@ mod signature;
 mod values;
 
 pub(crate) use arguments::{Input, On, RunArguments, ValueArguments, input};
-pub(crate) use cpu::{Caller, Loaded, host};
+pub(crate) use cpu::{Caller, Loaded};
 pub(crate) use inputs::{Data, Integers, entry, several, weights};
 pub(crate) use signature::module_of;
 pub(crate) use values::{describe, difference, json, summary};

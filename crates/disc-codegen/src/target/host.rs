@@ -10,20 +10,7 @@ mod cpu {
 
     /// Returns true if this CPU has a feature of a level or an extension.
     fn has(name: &str) -> bool {
-        macro_rules! features {
-            ($($name:tt)*) => {
-                match name {
-                    $($name => std::arch::is_x86_feature_detected!($name),)*
-                    _ => false,
-                }
-            };
-        }
-        features! {
-            "cmpxchg16b" "popcnt" "sse3" "ssse3" "sse4.1" "sse4.2"
-            "avx" "avx2" "bmi1" "bmi2" "f16c" "fma" "lzcnt" "movbe"
-            "avx512f" "avx512bw" "avx512cd" "avx512dq" "avx512vl"
-            "avxvnni" "avx512bf16" "avx512fp16" "avx512vbmi" "avx512vnni"
-        }
+        disc_abi::has_x86_feature!(name)
     }
 
     /// The features of a level that this CPU lacks.

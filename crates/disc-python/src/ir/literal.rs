@@ -2,7 +2,7 @@
 //!
 //! Invariant: equal elements make a splat, so that a constant takes no more memory than it has
 //! information.
-use crate::{call::hold, errors::Failure};
+use crate::{call::hold, errors::Failure, facade};
 use disc_ir::{
     Code, DType, Literal,
     literal::{encode_f64, encode_i64},
@@ -21,7 +21,7 @@ pub(super) fn read(object: &Bound<'_, PyAny>, dtype: Option<DType>) -> PyResult<
         return Ok(number);
     }
     let array = hold(object, || "a constant".into())?;
-    let own = DType::from_name(array.dtype().name()).expect("both crates have the same element types");
+    let own = facade::dtype_of_runtime(array.dtype());
     let literal = Literal::dense(own, array.elements());
     Ok(compact(converted(literal, dtype.unwrap_or(own))))
 }

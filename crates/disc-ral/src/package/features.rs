@@ -5,30 +5,13 @@ use crate::error::{Error, code};
 
 /// Returns true if this processor and operating system have a feature, in the words of
 /// `std::arch`. An unknown one is not there.
-pub fn has_feature(name: &str) -> bool {
-    detected(name)
-}
-
 #[cfg(target_arch = "x86_64")]
-fn detected(name: &str) -> bool {
-    macro_rules! features {
-        ($($name:tt)*) => {
-            match name {
-                $($name => std::arch::is_x86_feature_detected!($name),)*
-                _ => false,
-            }
-        };
-    }
-    features! {
-        "cmpxchg16b" "popcnt" "sse3" "ssse3" "sse4.1" "sse4.2"
-        "avx" "avx2" "bmi1" "bmi2" "f16c" "fma" "lzcnt" "movbe"
-        "avx512f" "avx512bw" "avx512cd" "avx512dq" "avx512vl"
-        "avxvnni" "avx512bf16" "avx512fp16" "avx512vbmi" "avx512vnni"
-    }
+fn has_feature(name: &str) -> bool {
+    disc_abi::has_x86_feature!(name)
 }
 
 #[cfg(not(target_arch = "x86_64"))]
-fn detected(_: &str) -> bool {
+fn has_feature(_: &str) -> bool {
     false
 }
 

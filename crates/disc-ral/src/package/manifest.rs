@@ -57,24 +57,33 @@ pub struct EntryInfo {
     pub structure: Option<serde_json::Value>,
 }
 
-/// An input of an entry.
+/// An input or an output of an entry: its name, element type and sizes, and what it has beside
+/// them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct InputInfo {
+pub struct Port<R> {
     name: String,
     #[serde(with = "dtype_name")]
     dtype: DType,
     dims: Vec<String>,
+    #[serde(flatten)]
+    role: R,
+}
+
+/// An input of an entry.
+pub type InputInfo = Port<InputRole>;
+/// An output of an entry.
+pub type OutputInfo = Port<OutputRole>;
+
+/// The facts about an input alone.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InputRole {
     #[serde(default, skip_serializing_if = "is_false")]
     written: bool,
 }
 
-/// An output of an entry.
+/// The facts about an output alone.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct OutputInfo {
-    name: String,
-    #[serde(with = "dtype_name")]
-    dtype: DType,
-    dims: Vec<String>,
+pub struct OutputRole {
     source: Source,
 }
 
@@ -113,13 +122,8 @@ pub struct PartInfo {
     pub blake3: String,
 }
 
-impl InputInfo {
-    /// Describes an input.
-    pub fn new(name: impl Into<String>, dtype: DType, dims: Vec<String>, written: bool) -> Self {
-        Self { name: name.into(), dtype, dims, written }
-    }
-
-    /// The name of the parameter.
+impl<R> Port<R> {
+    /// Returns the name of the parameter or result.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -129,41 +133,33 @@ impl InputInfo {
         self.dtype
     }
 
-    /// The size of each axis: a number, a dim, or an expression of dims.
+    /// Returns the size of each axis: a number, a dim, or an expression of dims.
     pub fn dims(&self) -> &[String] {
         &self.dims
+    }
+}
+
+impl Port<InputRole> {
+    /// Describes an input.
+    pub fn new(name: impl Into<String>, dtype: DType, dims: Vec<String>, written: bool) -> Self {
+        Self { name: name.into(), dtype, dims, role: InputRole { written } }
     }
 
     /// Returns true if a call writes into the caller's tensor.
     pub fn is_written(&self) -> bool {
-        self.written
+        self.role.written
     }
 }
 
-impl OutputInfo {
+impl Port<OutputRole> {
     /// Describes an output.
     pub fn new(name: impl Into<String>, dtype: DType, dims: Vec<String>, source: Source) -> Self {
-        Self { name: name.into(), dtype, dims, source }
-    }
-
-    /// Returns the name of the result.
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// Returns the element type.
-    pub fn dtype(&self) -> DType {
-        self.dtype
-    }
-
-    /// The size of each axis, as for [`InputInfo::dims`].
-    pub fn dims(&self) -> &[String] {
-        &self.dims
+        Self { name: name.into(), dtype, dims, role: OutputRole { source } }
     }
 
     /// Returns the place of the output's value after a call.
     pub fn source(&self) -> Source {
-        self.source
+        self.role.source
     }
 }
 
@@ -247,7 +243,7 @@ impl Manifest {
             return Err(fault(MANIFEST, format!("there are two functions `{}`", pair[0])));
         }
         for entry in &self.entries {
-            let bad = entry.outputs.iter().find(|output| matches!(output.source, Source::Input(i) if i >= entry.inputs.len()));
+            let bad = entry.outputs.iter().find(|output| matches!(output.source(), Source::Input(i) if i >= entry.inputs.len()));
             if let Some(output) = bad {
                 return Err(fault(
                     MANIFEST,
@@ -281,8 +277,8 @@ impl EntryInfo {
     fn fits(&self, entry: &EntryMeta) -> bool {
         let inputs = self.inputs.iter().zip(&entry.inputs);
         let mut same_inputs =
-            inputs.map(|(a, b)| (&a.name, a.dtype, &a.dims, a.written) == (&b.name, b.dtype, &b.dims, b.written));
-        let fits = |output: &OutputInfo| match output.source {
+            inputs.map(|(a, b)| (&a.name, a.dtype, &a.dims, a.is_written()) == (&b.name, b.dtype, &b.dims, b.written));
+        let fits = |output: &OutputInfo| match output.source() {
             Source::Input(i) => {
                 self.inputs.get(i).is_some_and(|input| (input.dtype, &input.dims) == (output.dtype, &output.dims))
             }

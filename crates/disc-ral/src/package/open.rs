@@ -11,6 +11,7 @@ use super::{
     weights_file::WeightsFile,
 };
 use crate::{
+    cache_directory::cache_directory,
     error::{Error, code},
     host::HostTensor,
 };
@@ -99,7 +100,8 @@ impl Archive {
     /// # Errors
     /// The part with the weights is damaged.
     pub fn weights(&self) -> Result<Vec<(String, disc_abi::DType, Vec<i64>)>, Error> {
-        Ok(WeightsFile::read(WEIGHTS, self.bytes_of(WEIGHTS)?)?.list())
+        let file = WeightsFile::read(WEIGHTS, self.bytes_of(WEIGHTS)?)?;
+        Ok(file.tensors.into_iter().map(|tensor| (tensor.name.into_owned(), tensor.dtype, tensor.sizes.into_owned())).collect())
     }
 
     fn open_file(path: &Path, options: &OpenOptions) -> Result<Self, Error> {
@@ -116,7 +118,7 @@ impl Archive {
         // can guard; docs/package.md asks to replace packages, not to write into them.
         let map = unsafe { Mmap::map(&file) }.map_err(unreadable)?;
         let archive = Self::read(Data::Mapped(map), options)?;
-        let folder = options.cache.clone().or_else(cache_folder);
+        let folder = options.cache.clone().or_else(cache_directory);
         let manifest = archive.bytes_of(MANIFEST)?;
         let seen = folder.and_then(|folder| Seen::of(&folder, path, &metadata, manifest));
         archive.verify(options.verify, seen.as_ref())?;
@@ -206,18 +208,6 @@ fn check_crc(part: &Part, bytes: &[u8]) -> Result<(), Error> {
         return Ok(());
     }
     Err(fault(&part.name, format!("its contents are damaged: CRC-32 {found:08x}, expected {:08x}", part.crc)))
-}
-
-/// Returns the folder of disc's caches; `None` with `DISC_CACHE=0`, or without a home.
-fn cache_folder() -> Option<PathBuf> {
-    let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty());
-    if variable("DISC_CACHE").is_some_and(|value| value == "0") {
-        return None;
-    }
-    let caches = || variable("XDG_CACHE_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
-    let home = || variable("HOME").map(|home| PathBuf::from(home).join(".cache"));
-    let own = || caches().or_else(home).map(|folder| folder.join("disc"));
-    variable("DISC_CACHE_DIR").map(PathBuf::from).or_else(own)
 }
 
 impl OpenOptions {

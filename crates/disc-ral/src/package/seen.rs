@@ -1,13 +1,16 @@
 //! Remembers which files had right weights, so that they are read whole once and not at each open.
 //!
-//! A file is known by its path, device and inode, size, times of change and manifest. Whoever can
-//! change a file and set its time of change, or write to the folder, could run code here anyway.
+//! A file is known by its path, device and inode, size, times of change and manifest. A note spares
+//! the reading of weights alone: code is verified at each open, whoever wrote the note.
 
 use std::{
     fs::{self, Metadata},
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
 };
+
+/// The folder of the notes, in that of the caches.
+pub const VERIFIED: &str = "verified";
 
 /// A file, and the note that says that its weights were right.
 pub(super) struct Seen {
@@ -27,7 +30,7 @@ impl Seen {
             hash.update(&time.to_le_bytes());
         }
         hash.update(manifest);
-        Some(Self { note: folder.join("packages").join(hash.finalize().to_hex().as_str()) })
+        Some(Self { note: folder.join(VERIFIED).join(hash.finalize().to_hex().as_str()) })
     }
 
     pub(super) fn is_noted(&self) -> bool {

@@ -1,7 +1,7 @@
 //! The command `disc-server`: serves one package, without the compiler.
 
 use clap::Parser;
-use disc_serve::{ServeArguments, serve};
+use disc_serve::{ServeOptions, serve};
 use std::process::ExitCode;
 use tracing_subscriber::filter::LevelFilter;
 
@@ -10,13 +10,13 @@ use tracing_subscriber::filter::LevelFilter;
 #[command(name = "disc-server", version)]
 struct Arguments {
     #[command(flatten)]
-    serve: ServeArguments,
+    serve: ServeOptions,
 }
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     tracing_subscriber::fmt().with_writer(std::io::stderr).with_max_level(LevelFilter::INFO).init();
-    match serve(arguments.serve.into()) {
+    match serve(arguments.serve) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error[{}]: {}", error.code(), error.message);

@@ -24,12 +24,11 @@ mod writer;
 
 pub(crate) use code::{find, keep};
 pub use counts::{Counts, counts};
+pub use disc_ral::cache_directory as directory;
 pub use key::Key;
 pub(crate) use prepared::Place;
 pub use store::{Cache, LIMIT};
 pub use writer::write_out;
-
-use std::path::PathBuf;
 
 /// The kind of an entry's contents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,19 +80,4 @@ impl Outcome {
             Self::Hit => "hit",
         }
     }
-}
-
-/// Returns the folder of the cache: `DISC_CACHE_DIR`, else the user's folder for caches. `None`
-/// with `DISC_CACHE=0`, or if there is no such folder.
-pub fn directory() -> Option<PathBuf> {
-    let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty());
-    if variable("DISC_CACHE").is_some_and(|value| value == "0") {
-        return None;
-    }
-    if let Some(directory) = variable("DISC_CACHE_DIR") {
-        return Some(directory.into());
-    }
-    let home = || variable("HOME").map(|home| PathBuf::from(home).join(".cache"));
-    let caches = variable("XDG_CACHE_HOME").map(PathBuf::from).filter(|path| path.is_absolute()).or_else(home)?;
-    Some(caches.join("disc"))
 }

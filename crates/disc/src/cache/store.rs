@@ -214,6 +214,8 @@ impl Cache {
     /// removed entries.
     pub fn clear(&self) -> usize {
         WRITER.drop_all();
+        // Notes about packages, which are no entries. They may not be there.
+        let _ = fs::remove_dir_all(self.directory.join(disc_ral::VERIFIED));
         self.entries().iter().filter(|entry| fs::remove_file(&entry.path).is_ok()).count()
     }
 

@@ -10,9 +10,12 @@ mod replay;
 pub use reduce::{Reduced, reduce};
 pub use replay::{Replay, replay};
 
-use crate::{Error, VERSION, parse, tensor_file};
-use disc_ir::{DType, Module, interp::Tensor};
-use disc_ral::{NewPart, read_archive, write_archive};
+use crate::{
+    Error, VERSION, parse,
+    tensors::{dtype, dtype_of_runtime},
+};
+use disc_ir::{Module, interp::Tensor};
+use disc_ral::{NewPart, StoredTensor, read_archive, read_safetensors, write_archive, write_atomically, write_safetensors};
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, fs, path::Path};
 
@@ -86,13 +89,12 @@ impl Capture {
         let head = serde_json::to_vec_pretty(&head).map_err(|error| Error::compile(error.to_string()))?;
         let text = self.module.to_string();
         let names: Vec<String> = (0..self.inputs.len()).map(|i| format!("{i:04}")).collect();
-        let inputs = tensors(names.iter().map(String::as_str).zip(&self.inputs));
-        let weights = tensors(self.weights.iter().map(|(name, tensor)| (name.as_str(), tensor)));
+        let inputs = file_of(names.iter().map(String::as_str).zip(&self.inputs));
+        let weights = file_of(self.weights.iter().map(|(name, tensor)| (name.as_str(), tensor)));
         let part = |name, bytes| NewPart { name, pieces: vec![bytes] };
         let parts = [part(HEAD, &head[..]), part(PROGRAM, text.as_bytes()), part(INPUTS, &inputs), part(WEIGHTS, &weights)];
-        let mut file = Vec::new();
-        let written = write_archive(&parts, &mut file).and_then(|()| fs::write(path, file));
-        written.map_err(|error| Error::argument(format!("{} cannot be written: {error}", path.display())))
+        write_atomically(path, |out| write_archive(&parts, out))
+            .map_err(|error| Error::argument(format!("{} cannot be written: {error}", path.display())))
     }
 
     /// Reads a capture from a file.
@@ -113,33 +115,37 @@ impl Capture {
         }
         let text = std::str::from_utf8(part(PROGRAM)?).map_err(|error| wrong(format!("`{PROGRAM}`: {error}")))?;
         let module = parse(text)?;
-        let inputs = read_tensors(part(INPUTS)?)?.into_iter().map(|(_, tensor)| tensor).collect();
-        let weights = read_tensors(part(WEIGHTS)?)?;
+        let inputs = tensors_of(INPUTS, part(INPUTS)?)?.into_iter().map(|(_, tensor)| tensor).collect();
+        let weights = tensors_of(WEIGHTS, part(WEIGHTS)?)?;
         Ok(Self { module, entry: head.entry, inputs, weights, facts: head.facts })
     }
 }
 
-fn tensors<'t>(named: impl Iterator<Item = (&'t str, &'t Tensor)>) -> Vec<u8> {
-    let entry = |(name, tensor): (&'t str, &'t Tensor)| tensor_file::Entry {
-        name,
-        dtype: crate::meta::dtype(tensor.dtype()),
-        sizes: tensor.dims(),
+/// Returns a file of safetensors.
+fn file_of<'t>(named: impl Iterator<Item = (&'t str, &'t Tensor)>) -> Vec<u8> {
+    let stored = |(name, tensor): (&'t str, &'t Tensor)| StoredTensor {
+        name: name.into(),
+        dtype: dtype(tensor.dtype()),
+        sizes: tensor.dims().into(),
         bytes: tensor.bytes(),
     };
-    tensor_file::write(&named.map(entry).collect::<Vec<_>>())
+    let (header, pieces) = write_safetensors(&named.map(stored).collect::<Vec<_>>());
+    [&header[..], &pieces.concat()].concat()
 }
 
-fn read_tensors(file: &[u8]) -> Result<Vec<(String, Tensor)>, Error> {
-    let tensor = |(name, dtype, sizes, bytes): (String, disc_ral::DType, Vec<i64>, &[u8])| {
-        let dtype = DType::from_name(dtype.name()).ok_or_else(|| Error::argument(format!("no element type {dtype}")))?;
-        Ok((name, Tensor::new(dtype, sizes, bytes.to_vec())?))
+fn tensors_of(part: &str, file: &[u8]) -> Result<Vec<(String, Tensor)>, Error> {
+    let stored = read_safetensors(file).map_err(|why| Error::argument(format!("`{part}`: {why}")))?;
+    let tensor = |stored: StoredTensor<'_>| {
+        let tensor = Tensor::new(dtype_of_runtime(stored.dtype), stored.sizes.into_owned(), stored.bytes.to_vec())?;
+        Ok((stored.name.into_owned(), tensor))
     };
-    tensor_file::read(file)?.into_iter().map(tensor).collect()
+    stored.into_iter().map(tensor).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use disc_ir::DType;
 
     #[test]
     fn a_capture_is_read_back() {

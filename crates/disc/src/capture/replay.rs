@@ -1,12 +1,15 @@
 //! Runs a captured call again, compiled and by the interpreter.
 
 use super::{Capture, Output};
-use crate::{Artifact, Error, Options, Specialize, compile, meta::dtype};
+use crate::{
+    Artifact, Error, Options, Specialize, compile,
+    tensors::{dtype_of_runtime, from_host, to_host},
+};
 use disc_ir::{
-    Code, DType, Diagnostic,
+    Code, Diagnostic,
     interp::{Limits, Tensor, run_with},
 };
-use disc_ral::{HostOutput, HostOutputs, HostTensor, TensorRef, Weight};
+use disc_ral::{HostOutput, HostOutputs, TensorRef, Weight};
 use std::slice;
 
 /// The outcome of running a captured call again.
@@ -45,12 +48,12 @@ fn compiled(capture: &Capture, options: &Options) -> Result<Vec<Tensor>, Error> 
         ..options.clone()
     };
     let artifact: Artifact = compile(capture.module.clone(), &options)?;
-    let weights = capture.weights.iter().map(|(name, tensor)| Ok((name.clone(), Weight::from(host(tensor)?))));
+    let weights = capture.weights.iter().map(|(name, tensor)| Ok((name.clone(), Weight::from(to_host(tensor)?))));
     let executable = artifact.load(weights.collect::<Result<_, Error>>()?, &options)?;
     let missing = || Error::argument(format!("the program has no entry `{}`", capture.entry));
     let entry = executable.meta().entry(&capture.entry).ok_or_else(missing)?;
     let meta = &executable.meta().entries[entry];
-    let mut inputs = capture.inputs.iter().map(host).collect::<Result<Vec<_>, _>>()?;
+    let mut inputs = capture.inputs.iter().map(to_host).collect::<Result<Vec<_>, _>>()?;
     let mut outputs = HostOutputs::new();
     let refs: Vec<TensorRef<'_>> = inputs
         .iter_mut()
@@ -64,23 +67,16 @@ fn compiled(capture: &Capture, options: &Options) -> Result<Vec<Tensor>, Error> 
     (0..meta.outputs.len()).map(|i| output(&outputs, i)).collect()
 }
 
-pub(super) fn host(tensor: &Tensor) -> Result<HostTensor, Error> {
-    let mut made = HostTensor::zeros(dtype(tensor.dtype()), tensor.dims())?;
-    made.bytes_mut().copy_from_slice(tensor.bytes());
-    Ok(made)
-}
-
 fn output(outputs: &HostOutputs, index: usize) -> Result<Tensor, Error> {
     let lost = || Error::from(Diagnostic::new(Code::E0609, format!("output {index} was not made")));
-    let (dtype, sizes, bytes) = match outputs.get(index).ok_or_else(lost)? {
-        HostOutput::Fresh(tensor) => (tensor.dtype(), tensor.sizes(), tensor.bytes()),
+    match outputs.get(index).ok_or_else(lost)? {
+        HostOutput::Fresh(tensor) => from_host(tensor),
         HostOutput::Alias { dtype, data, sizes, strides: None, .. } => {
             let bytes = disc_ral::bytes_of(*dtype, sizes).ok_or_else(lost)?;
             // SAFETY: a contiguous view of an input, which the caller still has.
-            (*dtype, &sizes[..], unsafe { slice::from_raw_parts(*data, bytes) })
+            let bytes = unsafe { slice::from_raw_parts(*data, bytes) };
+            Ok(Tensor::new(dtype_of_runtime(*dtype), sizes.clone(), bytes.to_vec())?)
         }
-        HostOutput::Alias { .. } => return Err(Error::from(Diagnostic::new(Code::E0609, "an output is a strided view"))),
-    };
-    let dtype = DType::from_name(dtype.name()).ok_or_else(lost)?;
-    Ok(Tensor::new(dtype, sizes.to_vec(), bytes.to_vec())?)
+        HostOutput::Alias { .. } => Err(Error::from(Diagnostic::new(Code::E0609, "an output is a strided view"))),
+    }
 }

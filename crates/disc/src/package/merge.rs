@@ -4,7 +4,7 @@ use crate::Error;
 use disc_ir::{Attr, Function, FunctionKind, Module, OpKind, graph::Weight as Declared};
 use disc_ral::Weight;
 use std::{
-    collections::{HashMap, hash_map::Entry},
+    collections::{HashMap, HashSet},
     sync::Arc,
 };
 use twox_hash::XxHash3_128;
@@ -102,7 +102,7 @@ fn rename(function: &mut Function, functions: &HashMap<Arc<str>, Arc<str>>, weig
 /// The names that are taken, and the weights by their contents.
 #[derive(Default)]
 struct Table {
-    taken: HashMap<String, ()>,
+    taken: HashSet<String>,
     by_contents: HashMap<Contents, String>,
 }
 
@@ -112,20 +112,11 @@ type Contents = (disc_ral::DType, Vec<i64>, u128);
 impl Table {
     /// Returns a name that nothing has yet.
     fn fresh(&mut self, name: &str, prefix: &str) -> String {
-        let mut found = name.to_owned();
-        let mut count = 1;
-        loop {
-            match self.taken.entry(found.clone()) {
-                Entry::Vacant(vacant) => {
-                    vacant.insert(());
-                    return found;
-                }
-                Entry::Occupied(_) => {
-                    found = if count == 1 { format!("{prefix}.{name}") } else { format!("{prefix}.{name}.{count}") };
-                    count += 1;
-                }
-            }
-        }
+        let others = (2..).map(|count| format!("{prefix}.{name}.{count}"));
+        let names = [name.to_owned(), format!("{prefix}.{name}")].into_iter().chain(others);
+        let found = names.into_iter().find(|name| !self.taken.contains(name)).expect("there is no last number");
+        self.taken.insert(found.clone());
+        found
     }
 
     /// Returns the name of a weight, and whether it is a new one.

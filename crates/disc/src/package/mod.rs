@@ -3,21 +3,13 @@
 
 mod merge;
 
-use crate::{
-    Artifact, Error, LibraryChoice, Options, Specialize, VERSION, compile, compile::guarded, tensor_file, weights::Constants,
-};
+use crate::{Artifact, Error, LibraryChoice, Options, Specialize, VERSION, compile, compile::guarded, weights::Constants};
 use disc_ir::Module;
 use disc_ral::{
     Blobs, EntryInfo, EntryMeta, FORMAT_VERSION, IR, InputInfo, MANIFEST, Manifest, ModuleMeta, NewPart, OutputInfo, PartInfo,
-    Source, TargetInfo, WEIGHTS, Weight, checksum, write_archive,
+    Source, StoredTensor, TargetInfo, WEIGHTS, Weight, checksum, write_archive, write_atomically, write_safetensors,
 };
-use std::{
-    collections::BTreeMap,
-    fs::{self, File},
-    io::{BufWriter, Write},
-    path::Path,
-    sync::Arc,
-};
+use std::{collections::BTreeMap, io::Write, path::Path, sync::Arc};
 
 /// A program that becomes an entry of a package, or all entries that it has.
 pub struct Program {
@@ -64,18 +56,8 @@ struct Compiled {
 pub fn export(programs: Vec<Program>, path: &Path, options: &Options, export: &ExportOptions) -> Result<(), Error> {
     guarded(|| {
         let package = Package::new(programs, options, export)?;
-        let unwritten = |error: std::io::Error| Error::argument(format!("{} cannot be written: {error}", path.display()));
-        let name = path.file_name().ok_or_else(|| Error::argument(format!("{} names no file", path.display())))?;
-        let temporary = path.with_file_name(format!(".{}.{}", name.to_string_lossy(), std::process::id()));
-        let written = File::create(&temporary).and_then(|file| {
-            let mut out = BufWriter::with_capacity(1 << 20, file);
-            package.write(&mut out)?;
-            out.flush()
-        });
-        written.and_then(|()| fs::rename(&temporary, path)).map_err(|error| {
-            let _ = fs::remove_file(&temporary);
-            unwritten(error)
-        })
+        let written = write_atomically(path, |out| package.write(out));
+        written.map_err(|error| Error::argument(format!("{} cannot be written: {error}", path.display())))
     })
 }
 
@@ -129,7 +111,7 @@ impl Package {
 
     fn write(&self, out: &mut dyn Write) -> std::io::Result<()> {
         let weights: Vec<_> = self.weights.iter().map(|(name, weight)| plain(name, weight)).collect();
-        let (header, order) = tensor_file::layout(&weights);
+        let (header, tensors) = write_safetensors(&weights);
         let constants: Vec<Vec<u8>> = self.targets.iter().map(Compiled::constants).collect();
         let mut parts: Vec<(String, Vec<&[u8]>)> = Vec::new();
         parts.extend(self.text.iter().map(|text| (IR.to_owned(), vec![text.as_bytes()])));
@@ -138,7 +120,6 @@ impl Package {
             parts.push((target.info.module(), vec![&target.module]));
             parts.push((target.info.constants(), vec![constants]));
         }
-        let tensors = order.iter().map(|&i| weights[i].bytes);
         parts.push((WEIGHTS.into(), [&header[..]].into_iter().chain(tensors).collect()));
         for target in &self.targets {
             let blobs = target.prepared.as_ref().map(|blobs| blobs.contents());
@@ -160,8 +141,8 @@ impl Package {
     }
 }
 
-fn plain<'a>(name: &'a str, weight: &'a Weight) -> tensor_file::Entry<'a> {
-    tensor_file::Entry { name, dtype: weight.dtype(), sizes: weight.sizes(), bytes: weight.bytes() }
+fn plain<'a>(name: &'a str, weight: &'a Weight) -> StoredTensor<'a> {
+    StoredTensor { name: name.into(), dtype: weight.dtype(), sizes: weight.sizes().into(), bytes: weight.bytes() }
 }
 
 impl Compiled {
@@ -200,9 +181,10 @@ impl Compiled {
             let Some(bytes) = constants.get(&weight.name) else { continue };
             let is_whole = weight.bytes() == Some(bytes.len());
             let sizes: &[i64] = if is_whole { &weight.sizes } else { &[] };
-            entries.push(tensor_file::Entry { name: &weight.name, dtype: weight.dtype, sizes, bytes });
+            entries.push(StoredTensor { name: (&*weight.name).into(), dtype: weight.dtype, sizes: sizes.into(), bytes });
         }
-        tensor_file::write(&entries)
+        let (header, pieces) = write_safetensors(&entries);
+        [header, pieces.concat()].concat()
     }
 }
 

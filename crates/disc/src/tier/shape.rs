@@ -43,7 +43,7 @@ impl Signature {
             return None;
         }
         let tensors = entry.parameters().iter().map(|&parameter| entry.ty(parameter).as_tensor());
-        let inputs = tensors.map(|tensor| Some((crate::meta::dtype(tensor?.dtype), tensor?.dims.to_vec())));
+        let inputs = tensors.map(|tensor| Some((crate::tensors::dtype(tensor?.dtype), tensor?.dims.to_vec())));
         Some(Self { name: entry.name.to_string(), bindings, inputs: inputs.collect::<Option<_>>()?, likely: likely(entry) })
     }
 

@@ -98,9 +98,7 @@ class GraphEntry(Entry):
             raise Refused(error) from None
 
     def handed_back(self, result, args: tuple, kwargs: dict):
-        """The result with the caches that the call passed, if the module returns them."""
-        if not self._returned_caches:
-            return result
+        """The result with the caches that the call passed, which the module returns."""
         arguments = self.call.in_order(args, kwargs)
         return given_caches.hand_back(result, arguments, self._returned_caches)
 
@@ -152,7 +150,8 @@ class CompiledEntry(GraphEntry):
         if held is not None:
             self.state.store(held, outputs)
             tensors = held.tensors
-        return self.handed_back(self._result.build(outputs, tensors), args, kwargs)
+        result = self._result.build(outputs, tensors)
+        return self.handed_back(result, args, kwargs) if self._returned_caches else result
 
     def _recorded(self, given: list[torch.Tensor]) -> Callable[[list], None] | None:
         """Writes a call, with its inputs as they are now, when its outputs are there; None if
@@ -222,7 +221,8 @@ class PartitionedEntry(GraphEntry):
         if not self.call.fits(tensors):
             self.explain(tensors)
         self.calls += 1
-        return self.handed_back(self._make(self.parts.call(tensors)), args, kwargs)
+        result = self._make(self.parts.call(tensors))
+        return self.handed_back(result, args, kwargs) if self._returned_caches else result
 
     def weights(self) -> list[tuple[str, torch.Tensor]]:
         return self.parts.held_weights()

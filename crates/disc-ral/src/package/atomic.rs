@@ -7,7 +7,10 @@ use std::{
 };
 
 /// Writes a file beside `path` and renames it when it is complete.
-pub(crate) fn write(path: &Path, body: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
+///
+/// # Errors
+/// The file cannot be written, or `body` fails; an older file stays then.
+pub fn write_atomically(path: &Path, body: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
     let name = path.file_name().ok_or_else(|| io::Error::other("the path names no file"))?;
     let temporary = path.with_file_name(format!(".{}.{}", name.to_string_lossy(), std::process::id()));
     let written = File::create(&temporary).and_then(|file| {
