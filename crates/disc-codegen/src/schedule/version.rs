@@ -95,7 +95,7 @@ impl Scheduled {
     }
 }
 
-/// The kind of a version. crates/disc/tests/versions.rs runs each.
+/// The kind of a version. crates/disc/tests/it/versions.rs runs each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum VersionKind {
     /// Few long rows, in parts that are added up.

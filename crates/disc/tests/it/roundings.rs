@@ -1,7 +1,6 @@
 //! Compares random element-wise programs of f16 and bf16 with the interpreter bit by bit: every op
 //! rounds to the type of its result, in one kernel as between kernels.
-mod native;
-
+use crate::native;
 use disc::ir::{
     DType, Module,
     generate::Random,

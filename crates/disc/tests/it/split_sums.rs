@@ -1,11 +1,11 @@
 //! Tests split-K: products of few rows and columns with long sums are right at every target around
 //! the thresholds, with the same bits on any number of threads.
+use crate::native;
 use disc::{
     Executable, Options, compile, parse,
     ral::{HostOutput, HostOutputs, HostTensor, Weight},
 };
 
-mod native;
 
 /// An unpacked matrix in memory, its columns contiguous.
 const ROWS: &str = "

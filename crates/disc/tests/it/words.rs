@@ -1,7 +1,6 @@
 //! Tests products of int8 and bf16, several elements per word where the CPU multiplies them: each
 //! level and this CPU's extensions.
-mod native;
-
+use crate::native;
 use disc::ir::{
     DType, Module,
     interp::{Limits, Tensor, run_with},

@@ -145,25 +145,25 @@ fn check_all(text: &str) {
 
 #[test]
 fn element_wise_and_movement() {
-    check_all(include_str!("../../disc-codegen/tests/stages/movement.disc"));
+    check_all(include_str!("../../../disc-codegen/tests/stages/movement.disc"));
 }
 
 #[test]
 fn reductions() {
-    check_all(include_str!("../../disc-codegen/tests/stages/reductions.disc"));
+    check_all(include_str!("../../../disc-codegen/tests/stages/reductions.disc"));
 }
 
 #[test]
 fn contractions() {
-    check_all(include_str!("../../disc-codegen/tests/stages/contractions.disc"));
+    check_all(include_str!("../../../disc-codegen/tests/stages/contractions.disc"));
 }
 
 #[test]
 fn ops_with_schedules_of_their_own() {
-    check_all(include_str!("../../disc-codegen/tests/stages/single.disc"));
+    check_all(include_str!("../../../disc-codegen/tests/stages/single.disc"));
 }
 
 #[test]
 fn control_flow() {
-    check_all(include_str!("../../disc-codegen/tests/stages/control.disc"));
+    check_all(include_str!("../../../disc-codegen/tests/stages/control.disc"));
 }

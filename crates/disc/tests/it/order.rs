@@ -2,8 +2,7 @@
 //! elements of every kind.
 //!
 //! The expected result is a sort of positions; positions tell equal elements apart.
-mod native;
-
+use crate::native;
 use disc::ir::{DType, Module, interp::Tensor};
 use std::cmp::Ordering;
 
