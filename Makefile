@@ -1,5 +1,5 @@
 # The commands of the project. Each one installs what it needs first (scripts/setup.sh), and each is safe to repeat.
-# Settings: DISC_VENV=DIR (the virtual environment, default .venv), PYTEST_ARGS="-k name", BENCH_ARGS="--suite memory", CARGO_BUILD_JOBS=N.
+# Settings: DISC_VENV=DIR (the virtual environment, default .venv), FUZZ=SECONDS, PYTEST_ARGS="-k name", BENCH_ARGS="--suite memory", CARGO_BUILD_JOBS=N.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
@@ -13,13 +13,14 @@ PYTHON := $(VENV)/bin/python
 STEP := scripts/step.sh
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
+FUZZ ?= 60
 
 # Crates below LLVM: they build and test in seconds. disc-ral is a runtime without compiler, so without LLVM too.
 WITHOUT_LLVM := disc-abi disc-options disc-import disc-ir disc-filetests disc-passes disc-codegen disc-ral disc-capi disc-serve xtask
 WITH_LLVM := disc-llvm disc disc-cli
 PACKAGES = $(addprefix --package ,$(1))
 
-.PHONY: help setup demo test test-heavy test-serving bench lint fmt wheel capi develop checks test-rust test-python clean-python
+.PHONY: help setup demo test test-heavy fuzz test-serving bench lint fmt wheel capi develop checks test-rust test-python clean-python
 
 help: ## say what the targets do
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -37,6 +38,9 @@ test-heavy: setup ## random programs and files for some minutes: fuzz of text, p
 	@$(STEP) run "fuzz, 20 s" cargo xtask fuzz --seconds 20
 	@$(STEP) run "random packages, 60 s" env DISC_FUZZ_SECONDS=60 cargo test --package disc-ral --test package random
 	@$(STEP) run "soak, 200 programs" cargo xtask soak --graphs 200
+
+fuzz: ## fuzz the reader of packages with libFuzzer, each target for FUZZ seconds; needs nightly Rust
+	@$(STEP) run "libFuzzer, $(FUZZ) s a target" scripts/fuzz.sh $(FUZZ)
 
 test-serving: setup develop ## the Ray Serve example on a cluster of two nodes, in an environment of its own
 	@$(STEP) run "Ray Serve" scripts/test_serving.sh
