@@ -23,6 +23,7 @@ mod error;
 mod executable;
 mod library;
 pub mod log;
+mod memory;
 mod meta;
 mod options;
 pub mod package;

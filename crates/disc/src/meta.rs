@@ -1,5 +1,5 @@
 //! Builds the metadata of a program for the runtime.
-use crate::tensors::dtype;
+use crate::{memory::temporary_bytes, tensors::dtype};
 use disc_codegen::host::Program;
 use disc_ir::{
     Attr, Function, FunctionKind, Module, OpKind, TensorType,
@@ -24,10 +24,12 @@ pub(crate) fn drop_unread(module: &mut Module) {
 pub(crate) fn describe(program: &Program) -> ModuleMeta {
     let module = &program.module;
     let hosts = || module.functions.iter().filter(|f| f.kind == FunctionKind::Host);
+    let variants =
+        |f: &Function| hosts().filter(|other| other.variant_of.as_ref().is_some_and(|of| **of == *f.name)).collect::<Vec<_>>();
     let used: HashSet<&str> = hosts().filter(|f| &*f.name != PREPARE).flat_map(weights_of).collect();
     let (plain, prepared): (Vec<&Weight>, Vec<&Weight>) = module.weights.iter().partition(|w| w.prepared.is_none());
     ModuleMeta {
-        entries: hosts().filter(|f| &*f.name != PREPARE && f.variant_of.is_none()).map(entry).collect(),
+        entries: hosts().filter(|f| &*f.name != PREPARE && f.variant_of.is_none()).map(|f| entry(f, &variants(f))).collect(),
         weights: plain.iter().map(|w| weight(w, !used.contains(&*w.name))).collect(),
         blobs: prepared.iter().map(|w| blob(w)).collect(),
         prepare: hosts().filter(|f| &*f.name == PREPARE).map(|f| disc_llvm::entry_symbol(&f.name)).collect(),
@@ -46,7 +48,7 @@ fn weights_of(function: &Function) -> Vec<&str> {
     names.collect()
 }
 
-fn entry(function: &Function) -> EntryMeta {
+fn entry(function: &Function, variants: &[&Function]) -> EntryMeta {
     let inputs = function.parameters().iter().enumerate().map(|(i, &parameter)| {
         let tensor = function.ty(parameter).shaped().expect("a parameter is a buffer");
         let name = function.name_of(parameter).map_or_else(|| format!("input{i}"), ToString::to_string);
@@ -68,6 +70,7 @@ fn entry(function: &Function) -> EntryMeta {
         inputs: inputs.collect(),
         outputs: outputs.collect(),
         constraints: function.facts.iter().map(|fact| fact.to_string()).collect(),
+        temporary_bytes: temporary_bytes(function, variants).map(|bytes| bytes.to_string()),
     }
 }
 

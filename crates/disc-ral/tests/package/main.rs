@@ -28,6 +28,7 @@ fn module() -> Vec<u8> {
         inputs: vec![input("ids", DType::I64, &["B", "S"], false), input("cache", DType::F32, &["B", "8", "2*S"], true)],
         outputs: vec![output],
         constraints: Vec::new(),
+        temporary_bytes: None,
     };
     serde_json::to_vec(&ModuleMeta { entries: vec![entry], ..ModuleMeta::default() }).unwrap()
 }

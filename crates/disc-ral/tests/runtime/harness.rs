@@ -18,7 +18,7 @@ fn texts(dims: &[&str]) -> Vec<String> {
 }
 
 pub(crate) fn entry(name: &str, inputs: Vec<InputMeta>, outputs: Vec<OutputMeta>) -> EntryMeta {
-    EntryMeta { name: name.into(), symbol: name.into(), inputs, outputs, constraints: Vec::new() }
+    EntryMeta { name: name.into(), symbol: name.into(), inputs, outputs, constraints: Vec::new(), temporary_bytes: None }
 }
 
 pub(crate) fn site(code: &str, template: &str, kernel_values: usize) -> Site {

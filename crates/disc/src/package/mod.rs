@@ -105,7 +105,10 @@ impl Package {
         }
         let meta = &targets.first().ok_or_else(|| Error::argument("an export needs a target"))?.artifact.meta;
         let entries = meta.entries.iter().map(|entry| describe(entry, views.iter().find(|view| view.name == entry.name)));
-        let entries = entries.collect::<Result<_, _>>()?;
+        let mut entries: Vec<EntryInfo> = entries.collect::<Result<_, _>>()?;
+        for entry in &mut entries {
+            entry.temporary_bytes = targets.iter().filter_map(|target| target.temporary_bytes(&entry.name)).collect();
+        }
         Ok(Self { entries, targets, weights: merged.weights, text })
     }
 
@@ -172,6 +175,12 @@ impl Compiled {
         Ok(Self { artifact, info, module, prepared })
     }
 
+    /// Returns the name of the target, and the bytes of temporary memory of an entry.
+    fn temporary_bytes(&self, entry: &str) -> Option<(String, String)> {
+        let entry = self.artifact.meta.entries.iter().find(|other| other.name == entry)?;
+        Some((self.info.name.clone(), entry.temporary_bytes.clone()?))
+    }
+
     /// Returns the program's constants as a file.
     fn constants(&self) -> Vec<u8> {
         let meta: &ModuleMeta = &self.artifact.meta;
@@ -211,6 +220,7 @@ fn describe(entry: &EntryMeta, view: Option<&EntryView>) -> Result<EntryInfo, Er
         inputs: inputs.collect(),
         outputs: outputs.iter().map(output).collect::<Result<_, Error>>()?,
         facts: entry.constraints.clone(),
+        temporary_bytes: BTreeMap::new(),
         structure: view.and_then(|view| view.structure.clone()),
     })
 }

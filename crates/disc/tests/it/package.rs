@@ -4,6 +4,7 @@ use disc::{
     package::{EntryView, ExportOptions, Program, export, export_bytes},
     ral::{Error, HostTensor, OpenOptions, Package, Session, SessionOptions, Source, Tensor, WEIGHTS, Weight, code},
 };
+use disc_ir::Dim;
 use std::sync::Arc;
 
 const LINEAR: &str = "
@@ -158,4 +159,28 @@ fn a_file_is_replaced_when_it_is_complete_and_its_weights_are_shared() {
     assert_eq!(package.executable(Some("cuda:0")).err().unwrap().code(), code::BAD_ARGUMENT);
     assert!(package.part(WEIGHTS).unwrap().as_ptr().addr().is_multiple_of(64));
     std::fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+fn the_manifest_bounds_the_temporary_memory_of_a_call() {
+    let text = "
+func @main(%x: tensor<[B]x[S]xf32>) -> tensor<[B]x[S]xf32> {
+  %zero = constant dense<0.0> : tensor<f32>
+  %t = cumulative %x, %zero, dim = 1 : (tensor<[B]x[S]xf32>, tensor<f32>) -> tensor<[B]x[S]xf32> applies add
+  %r = reverse %t, dims = [1] : tensor<[B]x[S]xf32>
+  %y = cumulative %r, %zero, dim = 1 : (tensor<[B]x[S]xf32>, tensor<f32>) -> tensor<[B]x[S]xf32> applies add
+  return %y : tensor<[B]x[S]xf32>
+}";
+    let module = disc::parse(text).unwrap();
+    let program = Program { module, weights: Vec::new(), entry: None };
+    let package = open(&export_bytes(vec![program], &Options::default(), &ExportOptions::default()).unwrap()).unwrap();
+    let bounds = &package.manifest().entries[0].temporary_bytes;
+    let bound = Dim::parse(bounds.values().next().unwrap()).unwrap();
+    for [b, s] in [[1, 1], [3, 70], [17, 1000]] {
+        let mut session = Session::new(&package, SessionOptions::default()).unwrap();
+        session.run("main", &[Tensor::new(&[b, s], &vec![1.0_f32; (b * s) as usize]).unwrap()]).unwrap();
+        let most = bound.eval(&|symbol| Some(if symbol.to_string() == "B" { b } else { s })).unwrap();
+        assert!(session.peak_arena_bytes() > 0);
+        assert!(session.peak_arena_bytes() as i64 <= most, "{bound} is {most}, not {}", session.peak_arena_bytes());
+    }
 }

@@ -6,7 +6,6 @@ use disc::{
     ral::{HostOutput, HostOutputs, HostTensor, Weight},
 };
 
-
 /// An unpacked matrix in memory, its columns contiguous.
 const ROWS: &str = "
 func @main(%x: tensor<[B]x[K]xf32>, %y: tensor<[K]x20xf32>, %b: tensor<20xf32>) -> tensor<[B]x20xf32> {

@@ -49,7 +49,10 @@ fn of_entry(entry: &EntryInfo) -> String {
     let mut text = format!("\nentry {}\n", entry.name);
     text += &list("takes", &entry.inputs.iter().map(input).collect::<Vec<_>>());
     text += &list("gives", &entry.outputs.iter().map(output).collect::<Vec<_>>());
-    text + &list("facts", &entry.facts)
+    text += &list("facts", &entry.facts);
+    let memory: Vec<String> =
+        entry.temporary_bytes.iter().map(|(target, bytes)| format!("{bytes} bytes at most ({target})")).collect();
+    text + &list("memory", &memory)
 }
 
 fn of_target(target: &TargetInfo) -> String {
@@ -63,7 +66,7 @@ fn entry_json(entry: &EntryInfo) -> Value {
     let output = |output: &OutputInfo| json!({ "name": output.name(), "dtype": output.dtype().name(), "dims": output.dims() });
     json!({
         "name": entry.name, "inputs": entry.inputs.iter().map(input).collect::<Vec<_>>(),
-        "outputs": entry.outputs.iter().map(output).collect::<Vec<_>>(), "facts": entry.facts,
+        "outputs": entry.outputs.iter().map(output).collect::<Vec<_>>(), "facts": entry.facts, "temporary_bytes": entry.temporary_bytes,
     })
 }
 

@@ -110,6 +110,7 @@ fn entry(function: &Function) -> EntryMeta {
         inputs: inputs.collect(),
         outputs: outputs.collect(),
         constraints: Vec::new(),
+        temporary_bytes: None,
     }
 }
 
