@@ -48,26 +48,30 @@ def collect(
     capture_cache: str,
     operations: int,
     weight_bytes: int,
+    is_carried: bool = False,
 ) -> dict[str, Any]:
     """The values of a report.
 
-    ``stages`` are the milliseconds that the front end took, ``weight_bytes`` are the model's.
+    ``stages`` are the milliseconds that the front end took, ``weight_bytes`` are the model's. Code
+    that ``is_carried`` came with the module that this one is a copy of.
     """
     native = dict(executable.report())
     # Of code that came from the cache, nothing was compiled.
     ours = {"passes": 0.0, "codegen": 0.0, "link": 0.0}
-    stages = {**stages, **ours, **native.pop("stages_ms", {})}
+    spent = native.pop("stages_ms", {})
+    stages = {**stages, **ours, **({} if is_carried else spent)}
     stages.pop("total", None)
     stages["pack"] = stages.pop("pack", 0.0)  # the last one: the order is that of time
     stages["total"] = sum(stages.values())
     cache = {
         "capture": capture_cache,
-        "code": native.pop("code_cache", "off"),
+        "code": "carried" if is_carried else native.get("code_cache", "off"),
         "weights": native.pop("weights_cache", "off"),
     }
+    native.pop("code_cache", None)
     from_disk = cache["code"] == "hit"
     return {
-        "compiles": 0 if from_disk else 1,
+        "compiles": 0 if from_disk or is_carried else 1,
         "cache_hits": 1 if from_disk else 0,
         "cache": {**cache, "counts": extension.cache_counts()},
         "specializations": 0,

@@ -18,6 +18,7 @@ from ...core.options import Options
 from ...core.progress import Progress
 from ..pytree.parameters import Parameters
 from . import ladder
+from .carried import Carried
 from .entry import CompiledEntry, EagerEntry, Entry, GraphEntry, Refused, refreshed
 from .forms import Form, Forms
 from .variants import Variants
@@ -40,6 +41,8 @@ class Dispatcher:
         self.forms = Forms(Parameters(module))
         self.variants = Variants()
         self.verification = Verification(options.verify) if options.verify else None
+        #: The programs of the module that this one is a copy of, until they are called.
+        self.carried: Carried | None = None
         #: Served the last call, and is asked first.
         self.last: Entry | None = None
         #: Serves the forms beyond the most, once there are some.
@@ -105,7 +108,7 @@ class Dispatcher:
         """Compiles the form of this call, if it is not there."""
         key = self.forms.key(self.training, args, kwargs)
         with self._lock:
-            if self.forms.find(key) is None:
+            if self.forms.find(key) is None and self._take_up(key) is None:
                 self._compile(key, args, kwargs, is_example=True)
 
     def _form(self, args: tuple, kwargs: dict) -> Form:
@@ -114,7 +117,15 @@ class Dispatcher:
         if found is not None:
             return found
         with self._lock:
-            return self.forms.find(key) or self._compile(key, args, kwargs)
+            return self.forms.find(key) or self._take_up(key) or self._compile(key, args, kwargs)
+
+    def _take_up(self, key: tuple) -> Form | None:
+        """The form as the module had it that this one is a copy of."""
+        if self.carried is None or not (entries := self.carried.take(self, key)):
+            return None
+        form = Form(key, [*entries])
+        self.forms.held.append(form)
+        return form
 
     def _compile(self, key: tuple, args: tuple, kwargs: dict, is_example: bool = False) -> Form:
         if self.options.fallback == "error" and self.forms.held and not is_example:
@@ -170,6 +181,7 @@ class Dispatcher:
         """Drops what was compiled: each form is compiled anew when it is called."""
         with self._lock:
             self.last, self.forms, self.variants = None, Forms(self.forms.parameters), Variants()
+            self.carried = None
 
     # Weights.
 

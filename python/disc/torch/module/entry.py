@@ -25,6 +25,7 @@ from ..weights import find_weight
 if TYPE_CHECKING:
     # A program from the cache needs neither capture nor lowering.
     from ..partition.program import PartitionedProgram
+    from .carried import CarriedProgram
 
 
 class Refused(Exception):
@@ -112,13 +113,20 @@ class GraphEntry(Entry):
 class CompiledEntry(GraphEntry):
     """A module compiled whole."""
 
-    def __init__(self, request, call: Call, captured: CapturedProgram, executable, report: dict):
+    def __init__(
+        self, request, call: Call, captured: CapturedProgram, executable, report: dict, artifact=None
+    ):
         super().__init__(call, captured, report)
         self.executable = executable
+        #: It came with the module that this one is a copy of.
+        self.is_carried = False
+        #: What a copy takes up, once there was one.
+        self.carried: CarriedProgram | None = None
         self._options = request.options
         self._original = request.original
-        #: The program, for ``disc.save``.
+        #: The program, for ``disc.save``, and its code, for copies of the module.
         self.captured = None if request.options.release_weights else captured
+        self.artifact = None if request.options.release_weights else artifact
         #: None for a module whose calls change nothing.
         self.state = State.of(request.original, captured.program, captured.arguments.tensor_names)
         self._weights = [(name, t.detach()) for name, t in captured.program.weights]
@@ -203,6 +211,7 @@ class CompiledEntry(GraphEntry):
             capture_cache=self._cache,
             operations=self._operations,
             weight_bytes=self._bytes,
+            is_carried=self.is_carried,
         )
 
 

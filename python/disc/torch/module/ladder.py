@@ -197,7 +197,7 @@ def _whole(request: Request, stage) -> CompiledEntry:
         "cache": asked.state,
         "captured_by": captured.by,
     }
-    return CompiledEntry(request, Call(request.module, captured), captured, executable, report)
+    return CompiledEntry(request, Call(request.module, captured), captured, executable, report, artifact)
 
 
 def whole_program(request: Request) -> CapturedProgram:

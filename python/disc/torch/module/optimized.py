@@ -17,7 +17,7 @@ from ...core.errors import Error
 from ...core.options import Options
 from ...core.report import Compiled
 from ..weights import watch
-from . import reports
+from . import carried, reports
 from .dispatcher import Dispatcher
 from .stand_in import StandInType, class_for
 
@@ -201,13 +201,19 @@ class OptimizedModule(torch.nn.Module, Compiled, metaclass=StandInType):
     # Copies.
 
     def __copy__(self):
-        return OptimizedModule(self.original, self._dispatcher.dims, self.options)
+        return self._copy_over(self.original)
 
     def __deepcopy__(self, memo):
-        return OptimizedModule(copy.deepcopy(self.original, memo), self._dispatcher.dims, self.options)
+        return self._copy_over(copy.deepcopy(self.original, memo))
+
+    def _copy_over(self, module: torch.nn.Module) -> OptimizedModule:
+        made = OptimizedModule(module, self._dispatcher.dims, self.options)
+        made._dispatcher.carried = carried.carried(self._dispatcher)
+        return made
 
     def __reduce_ex__(self, protocol):
-        return _rebuilt, (self.original, self._dispatcher.dims, self.options)
+        packed = carried.pack(carried.carried(self._dispatcher), self.options)
+        return _rebuilt, (self.original, self._dispatcher.dims, self.options, packed)
 
     # What people see.
 
@@ -254,5 +260,7 @@ class _Living:
         return module
 
 
-def _rebuilt(module: torch.nn.Module, dims, options: Options) -> OptimizedModule:
-    return OptimizedModule(module, dims, options)
+def _rebuilt(module: torch.nn.Module, dims, options: Options, packed: bytes | None = None) -> OptimizedModule:
+    made = OptimizedModule(module, dims, options)
+    made._dispatcher.carried = carried.unpack(packed)
+    return made
