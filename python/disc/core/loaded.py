@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import operator
+import os
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -139,6 +142,15 @@ class Entry:
             return False
         return all(_is_of(value, port) for value, port in zip(inputs, self.inputs, strict=True))
 
+    def __copy__(self) -> Entry:
+        return self
+
+    def __deepcopy__(self, memo) -> Entry:
+        return self
+
+    def __reduce__(self):
+        return operator.getitem, (self._package, self.name)
+
     def _error(self, came: str) -> Error:
         names = ", ".join(port.name for port in self.inputs)
         return Error(f"`{self.name}` expects {names}: {came}", code="E0601", op=self.name)
@@ -157,8 +169,10 @@ class Package:
     ``package["decode"](...)`` runs another. Any number of threads may call it at once.
     """
 
-    def __init__(self, native, device: str | None, entry: str | None):
+    def __init__(self, native, device: str | None, entry: str | None, origin: _Origin | None = None):
         self._native = native
+        self._origin = origin
+        self._device = device
         #: The entries by name.
         self.entries: dict[str, Entry] = {row["name"]: Entry(self, row, device) for row in native.entries()}
         #: The target whose code was picked, such as ``x86-64-v3``.
@@ -185,8 +199,20 @@ class Package:
                 continue
         return (fitting[-1] if fitting else self["main"])(*args, **kwargs)
 
+    def __copy__(self) -> Package:
+        """Another object over the same code, weights and sessions."""
+        default = self._default.name if self._default is not None else None
+        return Package(self._native, self._device, default, self._origin)
+
+    def __deepcopy__(self, memo) -> Package:
+        return self.__copy__()
+
     def __reduce__(self):
-        raise Error("an open package cannot be pickled: send its path", code="E0700")
+        """A pickle has the path of the file, or the bytes that it was opened from."""
+        if self._origin is None:
+            raise Error("a package without a file cannot be pickled", code="E0700")
+        default = self._default.name if self._default is not None else None
+        return _reopened, (self._origin, _digest(self._native), self._device, default)
 
     def __repr__(self) -> str:
         return f"<disc package for {self.target}: {', '.join(self.entries)}>"
@@ -216,7 +242,41 @@ def load(
         here = ", ".join(extension.devices())
         raise Error(f"there is no device {device!r} here", code="E0700", help=f"the devices are {here}")
     native = extension.open_package(path, words[verify], require_signature)
-    return Package(native, device, entry)
+    key = None if require_signature is None else os.path.abspath(require_signature)
+    source = path if isinstance(path, bytes) else os.path.abspath(path)
+    return Package(native, device, entry, _Origin(source, verify, key))
+
+
+@dataclass(frozen=True)
+class _Origin:
+    """What a package was opened from, and how."""
+
+    source: str | bytes
+    verify: bool | str
+    require_signature: str | None
+
+
+def _digest(native) -> str:
+    """Tells packages apart: the manifest has the hash of every part."""
+    return hashlib.sha256(native.manifest().encode()).hexdigest()
+
+
+def _reopened(origin: _Origin, digest: str, device: str | None, entry: str | None) -> Package:
+    """The package that was pickled; raises disc.PackageError if its file is another one by now."""
+    package = load(
+        origin.source,
+        device=device,
+        entry=entry,
+        verify=origin.verify,
+        require_signature=origin.require_signature,
+    )
+    if _digest(package._native) != digest:
+        raise PackageError(
+            f"{origin.source!r} is not the package any more that was pickled",
+            code="E0906",
+            help="open the new one with disc.load",
+        )
+    return package
 
 
 def _port(row: Sequence[Any]) -> Port:
