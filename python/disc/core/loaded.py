@@ -249,7 +249,7 @@ def load(
 
 @dataclass(frozen=True)
 class _Origin:
-    """What a package was opened from, and how."""
+    """The source of a package, and how it was opened."""
 
     source: str | bytes
     verify: bool | str

@@ -47,14 +47,14 @@ class _Walk:
     def __init__(self, module: torch.nn.Module):
         self._weights = {id(t) for _, t in weight_names.named(module, remove_duplicate=False)}
         self._storages: dict[int, int] = {}
-        #: What values that were met are; they are kept alive, so that no identity comes twice.
+        #: Texts for values that were met, which are kept alive, so that no identity comes twice.
         self._met: dict[int, tuple[Any, str]] = {}
         self._open: list[int] = []
         #: Functions and classes to be read, in the order in which they were met.
         self._reached: dict[Any, None] = {}
 
     def of(self, x: Any) -> str:
-        """What a value is: a hash, or a short text."""
+        """Tells a value from others: a hash, or a short text."""
         if type(x) in _PLAIN:
             return f"{type(x).__name__} {x!r}"
         if id(x) in self._open:
@@ -136,7 +136,7 @@ class _Walk:
         return f"{name}.{x.__qualname__}"
 
     def code(self) -> list[str]:
-        """What the functions are that were reached, in the order in which they were."""
+        """Describes the functions that were reached, in the order in which they were."""
         said: list[str] = []
         done: set[int] = set()
         while left := [x for x in self._reached if id(x) not in done]:

@@ -129,7 +129,7 @@ def pack(found: Carried | None, options: Options) -> bytes | None:
 
 
 def unpack(packed: bytes | None) -> Carried | None:
-    """What ``pack`` made; None if it is damaged, or of another version."""
+    """Reads what ``pack`` made; None if it is damaged, or of another version."""
     if packed is None or hashlib.sha256(packed[32:]).digest() != packed[:32]:
         return None
     try:

@@ -120,7 +120,7 @@ class CompiledEntry(GraphEntry):
         self.executable = executable
         #: It came with the module that this one is a copy of.
         self.is_carried = False
-        #: What a copy takes up, once there was one.
+        #: The form for copies, once there was one.
         self.carried: CarriedProgram | None = None
         self._options = request.options
         self._original = request.original
