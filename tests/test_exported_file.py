@@ -1,4 +1,4 @@
-"""``disc compile model.pt2``: files of ``torch.export.save`` become packages."""
+"""``disc compile model.pt2`` and ``model.pt``: files of torch become packages."""
 
 import json
 import subprocess
@@ -67,3 +67,98 @@ def test_the_worker_answers_with_one_line(saved, tmp_path):
         assert words in error["message"]
         assert done.returncode == 1
         assert not (tmp_path / "m.discpkg").exists()
+
+
+class Gate(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = torch.nn.Linear(6, 4)
+        self.norm = torch.nn.BatchNorm1d(4)
+
+    def forward(self, x, scale=None, *, shift=None):
+        y = self.norm(self.linear(x))
+        if scale is not None:
+            y = y * scale
+        return y if shift is None else y + shift
+
+
+class Script(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = torch.nn.Linear(6, 4)
+
+    def forward(self, x, y):
+        z = self.linear(x) + y
+        if x.size(0) > 100:
+            z = z * 2
+        return torch.relu(z), z + x.size(0)
+
+
+def random(name, *sizes):
+    return {"name": name, "random": sizes, "seed": 0}
+
+
+def test_a_pickled_module_needs_trust(tmp_path):
+    path, output = tmp_path / "m.pt", tmp_path / "m.discpkg"
+    module = Gate()
+    torch.save(module, path)
+    np.save(tmp_path / "shift.npy", np.ones((2, 4), np.float32))
+    inputs = [random("x", 2, 6), {"name": "shift", "file": str(tmp_path / "shift.npy")}]
+    with pytest.raises(disc.Error, match="runs whatever code is in it") as caught:
+        compile_file(request(path, output, inputs=inputs))
+    assert "--unsafe-pickle" in caught.value.help
+    assert not output.exists()
+    compile_file(request(path, output, inputs=inputs, unsafe_pickle=True, dims={"x": {"0": "B"}}))
+    package = disc.load(output)
+    assert [tuple(port) for port in package["main"].inputs] == [
+        ("x", "f32", ("B", 6)),
+        ("shift", "f32", ("B", 4)),
+    ]
+    x, shift = torch.randn(9, 6), torch.randn(9, 4)
+    np.testing.assert_allclose(
+        package(x.numpy(), shift.numpy()),
+        module.eval()(x, shift=shift).detach().numpy(),
+        rtol=1e-5,
+        atol=1e-6,
+    )
+
+
+@pytest.mark.parametrize(
+    "make", [torch.jit.script, lambda m: torch.jit.trace(m, (torch.rand(3, 6), torch.rand(4)))]
+)
+def test_an_archive_of_torchscript_is_compiled_for_its_sizes(make, tmp_path):
+    path, output = tmp_path / "m.pt", tmp_path / "m.discpkg"
+    module = Script().eval()
+    torch.jit.save(make(module), path)
+    inputs = [random("x", 3, 6), random("y", 4)]
+    compile_file(request(path, output, inputs=inputs))
+    package = disc.load(output)
+    assert [tuple(port) for port in package["main"].inputs] == [("x", "f32", (3, 6)), ("y", "f32", (4,))]
+    x, y = torch.randn(3, 6), torch.randn(4)
+    for ours, wanted in zip(package(x.numpy(), y.numpy()), module(x, y), strict=True):
+        np.testing.assert_allclose(ours, wanted.detach().numpy(), rtol=1e-5, atol=1e-6)
+    with pytest.raises(disc.Error):
+        package(np.zeros((2, 6), np.float32), y.numpy())
+    with pytest.raises(disc.Error, match="sizes of the example alone"):
+        compile_file(request(path, output, inputs=inputs, dims={"x": {"0": "B"}}))
+
+
+@pytest.mark.parametrize(
+    ("held", "inputs", "words"),
+    [
+        ({"w": torch.ones(2)}, [], "holds a dict"),
+        (Gate(), [random("z", 2)], "has no input z: its inputs are x, scale, shift"),
+        (Gate(), [{"name": "x", "file": "no.npy"}], "no.npy cannot be read"),
+        (torch.jit.script(Script()), [random("y", 4)], "needs the inputs before y too"),
+        (torch.jit.script(Script()), [random("x", 3, 5), random("y", 4)], "torch cannot convert"),
+        (b"no model", [], "cannot be unpickled"),
+    ],
+)
+def test_a_saved_file_that_cannot_be_compiled_says_why(held, inputs, words, tmp_path):
+    path = tmp_path / "m.pt"
+    if isinstance(held, bytes):
+        path.write_bytes(held)
+    else:
+        (torch.jit if isinstance(held, torch.jit.ScriptModule) else torch).save(held, path)
+    with pytest.raises(disc.Error, match=words):
+        compile_file(request(path, tmp_path / "m.discpkg", inputs=inputs, unsafe_pickle=True))

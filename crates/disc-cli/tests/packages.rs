@@ -208,7 +208,11 @@ fn a_package_has_code_for_each_target_and_the_named_entry() {
     assert!(error("-o m.discpkg --random-weights --target x86-64-v9").contains("unknown target `x86-64-v9`"));
     assert!(error("-o m.so --target x86-64-v2,x86-64-v3").contains("for packages"));
     fs::write(folder.file("m.pt"), "x").unwrap();
-    assert!(folder.error("compile m.pt -o m.discpkg").contains("TorchScript are not compiled yet"));
+    assert!(folder.error("compile m.pt -o m.discpkg").contains("no example inputs"));
+    assert!(folder.error("compile m.pt -o m.discpkg --input x=rand").contains("input x needs sizes"));
+    fs::write(folder.file("m.pt2"), "x").unwrap();
+    assert!(folder.error("compile m.pt2 -o m.discpkg --input x=rand:2").contains("has its example inputs"));
+    assert!(folder.error("compile m.pt2 -o m.discpkg --unsafe-pickle").contains("is no pickled module"));
     assert!(folder.error("compile no.pt2 -o m.discpkg").contains("no.pt2 cannot be read"));
     assert!(folder.error("run m.pt").contains("is a model of torch, not a package"));
 }

@@ -1,4 +1,4 @@
-"""Compiles a program that ``torch.export.save`` wrote, for the command ``disc compile``.
+"""Compiles a model in a file of torch (``torch.saved_file``), for the command ``disc compile``.
 
 ``python -m disc.torch.exported_file`` reads a request as JSON from standard input and prints one
 line of JSON: ``{"error": null}``, or the error with its code.
@@ -17,30 +17,30 @@ from ..core.options import Options
 def compile_file(request: dict[str, Any]) -> None:
     """Writes the package that a request asks for; raises ``disc.Error``."""
     try:
-        import torch
+        import torch  # noqa: F401 - the error says what to do
     except ImportError as error:
         raise Error(
             f"{request['model']} is a model of torch, and {sys.executable} cannot import it: {error}",
             help="pip install torch, or let DISC_PYTHON name an interpreter that has it",
         ) from error
     from .export import export
+    from .saved_file import exported, saved
 
-    try:
-        program = torch.export.load(request["model"])
-    except Exception as error:
+    if request["model"].endswith(".pt"):
+        model = saved(request["model"], request.get("inputs", ()), request.get("unsafe_pickle", False))
+    else:
+        model = exported(request["model"])
+    options, dims = Options(**_options(request)), _dims(request["dims"])
+    if model.is_static and dims is not None:
         raise Error(
-            f"{request['model']} is no file of torch.export.save: {error}",
-            code="E0101",
-            help="torch.export.save(torch.export.export(module, inputs), 'model.pt2')",
-        ) from error
-    if program.example_inputs is None:
-        raise Error(f"{request['model']} has no example inputs, which capturing it needs", code="E0906")
-    args, kwargs = program.example_inputs
-    options = Options(**_options(request))
+            f"{request['model']}: a model of TorchScript is compiled for the sizes of the example alone",
+            code="E0906",
+            help="leave --dim out; for open sizes, torch.export.save the module that it was made from",
+        )
     export(
-        {request["entry"]: (program.module(), args, kwargs)},
+        {request["entry"]: (model.module, model.args, model.kwargs)},
         request["output"],
-        dims=_dims(request["dims"]),
+        dims="static" if model.is_static else dims,
         target=request["targets"] or None,
         options=options,
     )

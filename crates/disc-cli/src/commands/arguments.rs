@@ -150,7 +150,8 @@ impl MachineArguments {
 
 #[derive(Debug, Args)]
 pub(super) struct CompileArguments {
-    /// The program, as IR text; `-` is standard input. Or an exported program of torch (.pt2).
+    /// The program, as IR text; `-` is standard input. Or a model of torch: an exported program
+    /// (.pt2), a TorchScript archive or a pickled module (.pt), which need example inputs.
     pub(super) file: String,
 
     /// A package to write (.discpkg), or a file for the machine code alone, a shared object.
@@ -166,13 +167,17 @@ pub(super) struct CompileArguments {
     #[arg(long, value_name = "NAME")]
     pub(super) entry: Option<String>,
 
-    /// A name for an axis of an input of a .pt2 model, as `ids:0=B`.
+    /// A name for an axis of an input of a model of torch, as `ids:0=B`.
     #[arg(long, value_name = "INPUT:AXIS=NAME", value_parser = axis, value_delimiter = ',')]
     pub(super) dim: Vec<Axis>,
 
     /// An option of the compiler, as `weights=int8`.
     #[arg(long, value_name = "FIELD=VALUE", value_parser = field)]
     pub(super) set: Vec<(String, String)>,
+
+    /// Unpickles a module of torch (.pt): this runs whatever code is in the file.
+    #[arg(long)]
+    pub(super) unsafe_pickle: bool,
 
     /// The most threads of compilation.
     #[arg(long, value_name = "NUMBER")]

@@ -27,6 +27,9 @@ pub(super) fn text(given: &CompileArguments, source: &Source) -> Result<Answer, 
     if !given.dim.is_empty() {
         return Err(vec![Diagnostic::new(Code::E0700, "--dim is for models of torch: IR text names its dims itself")]);
     }
+    if given.unsafe_pickle {
+        return Err(vec![Diagnostic::new(Code::E0700, "--unsafe-pickle is for models of torch (.pt)")]);
+    }
     let (module, _) = source.module(None)?;
     let options = given.options()?;
     match &given.output {

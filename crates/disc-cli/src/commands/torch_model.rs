@@ -1,6 +1,10 @@
 //! Compiles a model that torch saved: Python, which has torch, captures it and writes the package.
 use super::{arguments::CompileArguments, compile::written, package::has_extension};
-use crate::{answer::Answer, progress::Progress};
+use crate::{
+    answer::Answer,
+    progress::Progress,
+    run::{Given, Input, several},
+};
 use disc_ir::{Code, Diagnostic};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -50,13 +54,19 @@ fn check(given: &CompileArguments) -> Result<&Path, Diagnostic> {
     if let Err(error) = std::fs::File::open(file) {
         return Err(Diagnostic::new(Code::E0101, format!("{file} cannot be read: {error}")));
     }
-    if has_extension(file, "pt") {
-        let error = Diagnostic::new(Code::E0906, format!("{file}: models of TorchScript are not compiled yet"));
-        return Err(error.help("save the model with torch.export.save(torch.export.export(..), \"model.pt2\")"));
-    }
-    let values = &given.values;
-    if !values.input.is_empty() || values.weights.is_some() || values.random_weights {
+    let (values, is_exported) = (&given.values, has_extension(file, "pt2"));
+    if values.weights.is_some() || values.random_weights {
         return Err(Diagnostic::new(Code::E0700, format!("{file} has its weights: they cannot be given")));
+    }
+    if is_exported && !values.input.is_empty() {
+        return Err(Diagnostic::new(Code::E0700, format!("{file} has its example inputs: they cannot be given")));
+    }
+    if is_exported && given.unsafe_pickle {
+        return Err(Diagnostic::new(Code::E0700, format!("{file} is no pickled module: --unsafe-pickle is for .pt files")));
+    }
+    if !is_exported && values.input.is_empty() {
+        let error = Diagnostic::new(Code::E0700, format!("{file} has no example inputs, which capturing it needs"));
+        return Err(error.help("--input x=rand:2x16, or --input ids=ids.npy for other element types than f32"));
     }
     let package = given.output.as_deref().filter(|path| has_extension(path, "discpkg"));
     package.ok_or_else(|| Diagnostic::new(Code::E0700, "a model of torch becomes a package: -o FILE.discpkg"))
@@ -78,7 +88,7 @@ fn ask(python: &OsString, given: &CompileArguments, output: &Path) -> Result<Rep
         command.env("DISC_DUMP", folder);
     });
     let mut child = command.spawn().map_err(|error| broken(error.to_string()))?;
-    let wish = request(given, output).to_string();
+    let wish = request(given, output)?.to_string();
     // A worker that ends early is reported by its status.
     let _ = child.stdin.take().map(|mut pipe| pipe.write_all(wish.as_bytes()));
     let done = child.wait_with_output().map_err(|error| broken(error.to_string()))?;
@@ -87,14 +97,50 @@ fn ask(python: &OsString, given: &CompileArguments, output: &Path) -> Result<Rep
     reply.ok_or_else(|| broken(format!("it ended with {} and no answer", done.status)))
 }
 
-fn request(given: &CompileArguments, output: &Path) -> Value {
+fn request(given: &CompileArguments, output: &Path) -> Result<Value, Diagnostic> {
     let mut dims: Map<String, Value> = Map::new();
     for axis in &given.dim {
         dims.entry(&axis.input).or_insert_with(|| json!({}))[axis.axis.to_string()] = json!(axis.name);
     }
     let options: Map<String, Value> = given.set.iter().map(|(name, value)| (name.clone(), json!(value))).collect();
-    json!({
+    let inputs = given.values.input.iter().map(|input| example(input, given.values.seed)).collect::<Result<Vec<_>, _>>()?;
+    Ok(json!({
         "model": given.file, "output": output.to_string_lossy(), "entry": given.entry.as_deref().unwrap_or("main"),
         "targets": given.target, "dims": dims, "options": options, "threads": given.threads,
+        "inputs": inputs, "unsafe_pickle": given.unsafe_pickle,
+    }))
+}
+
+/// Describes one example input to the worker.
+fn example(input: &Input, seed: u64) -> Result<Value, Diagnostic> {
+    let wrong = |message: String| Diagnostic::new(Code::E0700, message);
+    let Input::Named { name, values } = input else {
+        return Err(wrong("the inputs of a model of torch are given one by one: --input x=x.npy".into()));
+    };
+    let [value] = &values[..] else { return Err(several(values.len())) };
+    Ok(match value {
+        Given::File(path) => json!({ "name": name, "file": path }),
+        Given::Random(Some(sizes)) => json!({ "name": name, "random": sizes, "seed": seed }),
+        Given::Zeros(Some(sizes)) => json!({ "name": name, "zeros": sizes }),
+        Given::Random(None) | Given::Zeros(None) => {
+            return Err(wrong(format!("input {name} needs sizes: {name}=rand:2x16")));
+        }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::run::input;
+
+    #[test]
+    fn examples_are_described_with_their_sizes() {
+        let described = |text: &str| example(&input(text).unwrap(), 7);
+        assert_eq!(described("x=rand:2x16").unwrap(), json!({ "name": "x", "random": [2, 16], "seed": 7 }));
+        assert_eq!(described("x=zeros:").unwrap(), json!({ "name": "x", "zeros": [] }));
+        assert_eq!(described("ids=ids.npy").unwrap(), json!({ "name": "ids", "file": "ids.npy" }));
+        for (text, words) in [("x=rand", "needs sizes"), ("x=rand:{1,2}", "2 calls"), ("all.npz", "one by one")] {
+            assert!(described(text).unwrap_err().message.contains(words), "{text}");
+        }
+    }
 }
