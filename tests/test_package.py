@@ -136,6 +136,60 @@ def test_what_cannot_be_exported_says_why(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+class Decoder(torch.nn.Module):
+    """Keeps a static cache in a buffer, and counts its calls in one that it assigns anew."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear = torch.nn.Linear(8, 8)
+        self.register_buffer("cache", torch.zeros(6, 8))
+        self.register_buffer("calls", torch.zeros((), dtype=torch.int64))
+
+    def forward(self, x, position):
+        self.cache.index_copy_(0, position, self.linear(x))
+        self.calls = self.calls + 1
+        return self.cache.sum(0)
+
+
+def test_state_of_a_module_becomes_inputs():
+    module = Decoder().eval()
+    example = torch.randn(2, 8), torch.arange(2)
+    with pytest.raises(disc.PackageError, match="change cache, calls") as caught:
+        disc.export(module, example)
+    assert 'state="inputs"' in caught.value.help
+    entry = disc.load(disc.export(module, example, state="inputs"))["main"]
+    assert [port.name for port in entry.inputs] == ["x", "position", "cache", "calls"]
+    assert entry.inputs[2].dims == (6, 8)
+    assert entry.written == ["cache"]
+    assert [port.name for port in entry.outputs] == ["output0", "calls"]
+    assert not module.cache.any()
+    sessions = [{name: t.numpy().copy() for name, t in module.named_buffers()} for _ in range(2)]
+    for state in sessions:
+        for name, start in module.named_buffers():
+            np.testing.assert_array_equal(state[name], start.numpy())
+        twin = Decoder().eval()
+        twin.load_state_dict(module.state_dict())
+        for step in range(3):
+            x, position = torch.randn(1, 8), torch.tensor([step])
+            wanted = twin(x, position).detach()
+            y, state["calls"] = entry(x.numpy(), position.numpy(), **state)
+            np.testing.assert_allclose(y, wanted, rtol=1e-5, atol=1e-6)
+            np.testing.assert_allclose(state["cache"], twin.cache.detach(), rtol=1e-5, atol=1e-6)
+        assert state["calls"] == 3
+
+
+def test_batch_norm_is_exported_in_training_mode():
+    norm, twin = torch.nn.BatchNorm1d(4).train(), torch.nn.BatchNorm1d(4).train()
+    entry = disc.load(disc.export(norm, (torch.randn(3, 4),), state="inputs"))["main"]
+    state = {name: t.numpy().copy() for name, t in norm.named_buffers()}
+    for _ in range(3):
+        x = torch.randn(7, 4)
+        y = entry(x.numpy(), **state)
+        np.testing.assert_allclose(y, twin(x).detach(), rtol=1e-4, atol=1e-5)
+    for name, t in twin.named_buffers():
+        np.testing.assert_allclose(state[name], t, rtol=1e-5)
+
+
 def test_a_damaged_file_names_the_entry(cell, tmp_path):
     path = tmp_path / "cell.discpkg"
     whole = disc.export(cell, (torch.randn(3, 8),))

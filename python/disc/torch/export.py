@@ -39,6 +39,7 @@ def export(
     options: Options | None = None,
     ir: bool = True,
     prepared: bool = True,
+    state: str = "refuse",
 ) -> bytes | None:
     """Compiles ``module`` for inputs of any size and writes it to ``path`` as a package.
 
@@ -48,12 +49,19 @@ def export(
     one that can run is picked when the package is loaded. ``ir`` keeps the program as text;
     ``prepared`` keeps weights as kernels read them, which loads faster and takes more room.
 
+    Buffers that calls change (a static cache, statistics of batch norm) are refused, unless
+    ``state`` is ``"inputs"``: they are inputs behind the others then, by their names in the module.
+    A call writes to them in place; what the module assigns anew is an output of that name. The
+    caller holds the state, and starts with the values that ``module.named_buffers()`` has.
+
     Without a path the package is returned as bytes. Raises ``disc.UnsupportedOp`` that lists the
     ops which torch would have to run, and ``disc.PackageError`` for a model whose calls change it.
     """
     options = effective(options)
     refuse_planned(options)
     environment.check()
+    if state not in ("refuse", "inputs"):
+        raise Error(f"state is {state!r}, expected 'refuse' or 'inputs'", code="E0700")
     if isinstance(module, Mapping):
         if inputs is not None and path is None:
             inputs, path = None, inputs
@@ -70,7 +78,7 @@ def export(
         request = Request(lambda m=original: m, _tuple(args), keywords, dims, options, True)
         with torch.no_grad():
             captured = whole_program(request)
-        programs.append(_program(name, captured, None))
+        programs.append(_program(name, captured, None, with_state=state == "inputs"))
     return _write(programs, path, target, options, ir, prepared)
 
 
@@ -126,15 +134,15 @@ def _tuple(inputs) -> tuple:
     return () if inputs is None else inputs if isinstance(inputs, tuple) else (inputs,)
 
 
-def _program(name: str, captured: CapturedProgram, structure, weights=None) -> tuple:
+def _program(name: str, captured: CapturedProgram, structure, weights=None, with_state=False) -> tuple:
     """One program for the writer: see ``_disc.export_package``."""
     program = captured.program
-    if program.state or program.assigned:
+    if (program.state or program.assigned) and not with_state:
         changed = ", ".join(dict.fromkeys([*program.state, *(row[0] for row in program.assigned)]))
         raise PackageError(
             f"calls of `{name}` change {changed}",
             code="E0906",
-            help="pass what changes as an input (a cache), or module.eval() for batch norm and dropout",
+            help='module.eval() for batch norm and dropout; state="inputs" makes inputs of what changes',
         )
     if program.checks:
         texts = "; ".join(text for _, text in program.checks)
@@ -152,6 +160,9 @@ def _program(name: str, captured: CapturedProgram, structure, weights=None) -> t
                 f"output {i} of `{name}` is complex, which NumPy-only readers lack", code="E0906"
             )
         outputs.append((label, "input" if kind in ("input", "contiguous") else "output", what))
+    outputs += [
+        (buffer, "output" if kind == "value" else "input", what) for buffer, kind, what in program.assigned
+    ]
     held = [(key, tensor.detach()) for key, tensor in (program.weights if weights is None else weights)]
     return name, captured.source, held, outputs, None if structure is None else json.dumps(structure)
 
