@@ -53,6 +53,7 @@ fn entry(dict: &Bound<'_, PyDict>) -> PyResult<EntryMeta> {
         inputs: rows(dict, "inputs")?.iter().map(input).collect::<PyResult<_>>()?,
         outputs: rows(dict, "outputs")?.iter().map(output).collect::<PyResult<_>>()?,
         constraints: optional(dict, "constraints")?,
+        temporary_bytes: None,
     })
 }
 
