@@ -12,7 +12,6 @@ named with the reason.
 from __future__ import annotations
 
 import argparse
-import datetime
 import importlib
 import json
 import math
@@ -310,7 +309,7 @@ def main() -> int:
     if options.worker:
         worker(options)
         return 0
-    import machine
+    from record import Record
 
     said: list[str] = []
 
@@ -318,13 +317,9 @@ def main() -> int:
         said.append(text)
         print(text, flush=True)
 
-    about, reasons = machine.describe(), machine.noise()
-    command = shlex.join(["benches/run.py", *sys.argv[1:]])
-    say(f"{command}\n{about['cpu']} ({', '.join(about['flags'])}), {about['cores']} cores")
-    say(", ".join(f"{name} {version}" for name, version in about["packages"].items()))
-    for reason in reasons:
-        say(f"not quiet: {reason}")
-    stamp = datetime.datetime.now(datetime.timezone.utc).strftime("%Y%m%d-%H%M%S")
+    record = Record(shlex.join(["benches/run.py", *sys.argv[1:]]))
+    for text in record.head():
+        say(text)
     failed = False
     for suite in options.suite.split(","):
         if not (HERE / f"{suite}.py").exists():
@@ -334,19 +329,7 @@ def main() -> int:
         results = [r for t in options.threads.split(",") for r in run_suite(suite, int(t), options, say)]
         failed |= not results
         if not options.no_record and results:
-            folder = HERE / "records"
-            folder.mkdir(exist_ok=True)
-            record = {
-                "command": command,
-                "time": stamp,
-                "machine": about,
-                "not_quiet": reasons,
-                "results": results,
-            }
-            (folder / f"{suite}-{stamp}.json").write_text(
-                json.dumps(record, indent=1) + "\n", encoding="utf-8"
-            )
-            (folder / f"{suite}-{stamp}.txt").write_text("\n".join(said) + "\n", encoding="utf-8")
+            record.save(suite, results, said)
     return 1 if failed else 0
 
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import datetime
 import http.client
 import json
 import random
@@ -27,11 +26,11 @@ from pathlib import Path
 
 import bert
 import disc
-import machine
 import numpy as np
 import onnxruntime
 import peers
 import torch
+from record import Record
 
 HERE = Path(__file__).parent
 #: Requests with their answers by eager; clients pick among them.
@@ -189,27 +188,14 @@ def main() -> int:
     parser.add_argument("--no-record", action="store_true", help="print only")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    about, reasons = machine.describe(), machine.noise()
-    command = shlex.join(["benches/serving.py", *sys.argv[1:]])
-    lines = [command, f"{about['cpu']} ({', '.join(about['flags'])}), {about['cores']} cores"]
-    lines.append(", ".join(f"{name} {version}" for name, version in about["packages"].items()))
-    lines += [f"not quiet: {reason}" for reason in reasons]
+    record = Record(shlex.join(["benches/serving.py", *sys.argv[1:]]))
+    lines = record.head()
     results = measure(options)
     for result in results:
         lines.append(", ".join(f"{name} {value}" for name, value in result.items()))
     print("\n".join(lines))
     if not options.no_record:
-        stamp = datetime.datetime.now(datetime.timezone.utc).strftime("%Y%m%d-%H%M%S")
-        record = {
-            "command": command,
-            "time": stamp,
-            "machine": about,
-            "not_quiet": reasons,
-            "results": results,
-        }
-        path = HERE / "records" / f"serving-{stamp}"
-        path.with_suffix(".json").write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
-        path.with_suffix(".txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
+        record.save("serving", results, lines)
     return 0 if all(result["largest_error"] < 1e-3 for result in results) else 1
 
 

@@ -9,6 +9,7 @@ import pickle
 import subprocess
 import sys
 from pathlib import Path
+from typing import ClassVar
 
 import disc
 import numpy as np
@@ -25,6 +26,9 @@ FACTOR = 2.0
 class Net(nn.Module):
     """Has tied weights, an attribute that is compiled in, and batch norm."""
 
+    shift = 1.0
+    table: ClassVar = {"sign": 1.0}
+
     def __init__(self):
         super().__init__()
         self.first, self.second = nn.Linear(8, 8), nn.Linear(8, 8)
@@ -34,7 +38,7 @@ class Net(nn.Module):
 
     def forward(self, x, power=1):
         y = self.norm(self.second(torch.relu(self.first(x)))) * self.scale
-        return {"y": y**power, "sum": FACTOR * y.sum()}
+        return {"y": y**power, "sum": FACTOR * self.table["sign"] * y.sum() + self.shift}
 
 
 def report(fast) -> dict:
@@ -99,11 +103,10 @@ def test_a_copy_is_a_module_as_any_other(fast):
     assert not torch.equal(before, twin.norm.running_mean)
 
 
-def test_every_form_is_carried(fast, no_compiler, monkeypatch):
+def test_every_form_is_carried(fast, request):
     x = torch.randn(5, 8)
-    monkeypatch.undo()
     fast(x, power=2)
-    monkeypatch.setattr("disc.torch.module.ladder.build", None)
+    request.getfixturevalue("no_compiler")
     twin = pickle.loads(pickle.dumps(fast))
     assert_same(twin(x, power=2), fast(x, power=2))
     assert_same(twin(x), fast(x))
@@ -118,9 +121,15 @@ def test_a_copy_that_is_another_module_is_compiled(fast):
     assert report(twin)["compiles"] == 1
 
 
-def test_code_that_changed_is_another_module(fast, monkeypatch):
+@pytest.mark.parametrize("changed", ["global", "attribute of the class", "table of the class"])
+def test_code_that_changed_is_another_module(fast, changed, monkeypatch):
     packed = pickle.dumps(fast)
-    monkeypatch.setattr(sys.modules[__name__], "FACTOR", 7.0)
+    if changed == "global":
+        monkeypatch.setattr(sys.modules[__name__], "FACTOR", 7.0)
+    elif changed == "attribute of the class":
+        monkeypatch.setattr(Net, "shift", 5.0)
+    else:
+        monkeypatch.setitem(Net.table, "sign", -1.0)
     twin, x = pickle.loads(packed), torch.randn(5, 8)
     torch.testing.assert_close(twin(x), twin.original(x))
     assert report(twin)["compiles"] == 1

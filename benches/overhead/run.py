@@ -10,7 +10,6 @@ to benches/records.
 from __future__ import annotations
 
 import argparse
-import datetime
 import json
 import shlex
 import subprocess
@@ -115,24 +114,16 @@ def main() -> None:
     parser.add_argument("--rows", default="1,8")
     parser.add_argument("--no-record", action="store_true", help="print only")
     options = parser.parse_args()
-    import machine
+    from record import Record
 
     np.random.seed(0)
-    about, reasons = machine.describe(), machine.noise()
-    command = shlex.join(["benches/overhead/run.py", *sys.argv[1:]])
-    lines = [command, f"{about['cpu']} ({', '.join(about['flags'])}), {about['cores']} cores"]
-    lines.append(", ".join(f"{name} {version}" for name, version in about["packages"].items()))
-    lines += [f"not quiet: {reason}" for reason in reasons]
+    record = Record(shlex.join(["benches/overhead/run.py", *sys.argv[1:]]))
+    lines = record.head()
     results = measure(options.rows)
     lines += ["", *table(results)]
     print("\n".join(lines))
-    if options.no_record:
-        return
-    stamp = datetime.datetime.now(datetime.timezone.utc).strftime("%Y%m%d-%H%M%S")
-    record = {"command": command, "time": stamp, "machine": about, "not_quiet": reasons, "results": results}
-    path = HERE.parent / "records" / f"overhead-{stamp}"
-    path.with_suffix(".json").write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
-    path.with_suffix(".txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    if not options.no_record:
+        record.save("overhead", results, lines)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,8 @@
 //! The programs are the functions of `stages/*.disc`, each run over a table of sizes that always
 //! has 0 and 1.
 mod lowered;
+#[path = "stages/samples.rs"]
+mod samples;
 
 use disc_codegen::{host::Program, target::Target};
 use disc_ir::{
@@ -11,14 +13,12 @@ use disc_ir::{
     interp::{Limits, Tensor, run_with},
 };
 use lowered::Lowered;
+use samples::{Numbers, programs};
 use std::collections::BTreeMap;
 
 /// The sizes that each symbol takes, one row after the other. The last one makes rows of whole
 /// lines.
 const SIZES: [i64; 8] = [0, 1, 2, 3, 8, 5, 17, 32];
-
-/// A small, reproducible generator of numbers.
-struct Numbers(u64);
 
 /// Values that floating-point code gets wrong.
 const SPECIAL: [f64; 16] =
@@ -37,22 +37,6 @@ impl Numbers {
         };
         let values: Vec<f64> = plain.to_f64s().into_iter().map(&mut value).collect();
         Tensor::from_f64s(dtype, dims, &values).expect("as many values as elements")
-    }
-
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        self.0 >> 33
-    }
-
-    fn tensor(&mut self, dtype: DType, dims: &[i64]) -> Tensor {
-        let count = dims.iter().product::<i64>() as usize;
-        if dtype.is_float() {
-            let values: Vec<f64> = (0..count).map(|_| (self.next() % 4001) as f64 / 1000.0 - 2.0).collect();
-            return Tensor::from_f64s(dtype, dims, &values).expect("as many values as elements");
-        }
-        let range = if dtype == DType::I1 { 2 } else { 4 };
-        let values: Vec<i64> = (0..count).map(|_| (self.next() % range) as i64).collect();
-        Tensor::from_i64s(dtype, dims, &values).expect("as many values as elements")
     }
 }
 
@@ -117,23 +101,6 @@ fn check(text: &str, target: &Target) {
             }
         }
     }
-}
-
-/// Splits a text into programs, each of which starts with a line `// name`.
-fn programs(text: &str) -> Vec<(String, String)> {
-    let mut found: Vec<(String, String)> = Vec::new();
-    for line in text.lines() {
-        match line.strip_prefix("// ") {
-            Some(name) => found.push((name.into(), String::new())),
-            None => {
-                if let Some((_, program)) = found.last_mut() {
-                    program.push_str(line);
-                    program.push('\n');
-                }
-            }
-        }
-    }
-    found
 }
 
 fn check_all(text: &str) {

@@ -36,8 +36,8 @@ pub struct EntryMeta {
     pub outputs: Vec<OutputMeta>,
     /// Facts about the dims as text, for people.
     pub constraints: Vec<String>,
-    /// The bytes of temporary memory of a call, at most, as an expression of the dims; `None` where
-    /// data decides.
+    /// The bytes of intermediate values of a call, at most, as an expression of the dims, without
+    /// the scratch of kernels; `None` where data decides.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub temporary_bytes: Option<String>,
 }

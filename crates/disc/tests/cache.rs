@@ -1,14 +1,13 @@
 //! Tests the cache on disk: hits of a second compilation, and entries that it must reject.
+mod folder;
+
 use disc::{
     Options,
     cache::{Cache, Key, Level, Outcome, counts},
 };
 use disc_ral::{HostOutputs, HostTensor};
-use std::{
-    fs,
-    path::{Path, PathBuf},
-    sync::Mutex,
-};
+use folder::Folder;
+use std::{fs, sync::Mutex};
 
 const TEXT: &str = "\
 weight @c = dense<[1, 2, 3]> : tensor<3xf32>
@@ -24,30 +23,6 @@ func @main(%x: tensor<[N]x3xf32>) -> tensor<[N]x3xf32> {
 /// Counts are those of the process.
 static COUNTED: Mutex<()> = Mutex::new(());
 
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Self {
-        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("cache-{name}-{}", std::process::id()));
-        let _ = fs::remove_dir_all(&path);
-        Self(path)
-    }
-
-    fn options(&self) -> Options {
-        Options { cache: Some(self.0.clone()), target: Some("x86-64-v2".into()), ..Options::default() }
-    }
-
-    fn entries(&self, level: Level) -> Vec<PathBuf> {
-        fs::read_dir(self.0.join(level.name())).map(|files| files.flatten().map(|file| file.path()).collect()).unwrap_or_default()
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
 fn run(artifact: &disc::Artifact) -> Vec<u8> {
     let executable = artifact.load(Vec::new(), &Options::default()).unwrap();
     let input = HostTensor::new(&[2, 3], &[1_f32; 6]).unwrap();
@@ -58,7 +33,7 @@ fn run(artifact: &disc::Artifact) -> Vec<u8> {
 
 #[test]
 fn a_second_compilation_finds_the_code_of_the_first() {
-    let folder = Folder::new("second");
+    let folder = Folder::new("cache-second");
     let first = disc::compile_text(TEXT, &folder.options()).unwrap();
     assert_eq!(first.report.cache, Outcome::Miss);
     let second = disc::compile_text(TEXT, &folder.options()).unwrap();
@@ -74,7 +49,7 @@ fn a_second_compilation_finds_the_code_of_the_first() {
 
 #[test]
 fn other_programs_targets_and_options_are_other_entries() {
-    let folder = Folder::new("others");
+    let folder = Folder::new("cache-others");
     let used = |text: &str, options: &Options| disc::compile_text(text, options).unwrap().report.cache;
     assert_eq!(used(TEXT, &folder.options()), Outcome::Miss);
     assert_eq!(used(&TEXT.replace("multiply", "add"), &folder.options()), Outcome::Miss);
@@ -91,7 +66,7 @@ fn other_programs_targets_and_options_are_other_entries() {
 
 #[test]
 fn code_that_was_found_is_specialised_as_its_first_compilation_was() {
-    let folder = Folder::new("tier");
+    let folder = Folder::new("cache-tier");
     let options = Options { specialize: disc::Specialize::Always, ..folder.options() };
     for expected in [Outcome::Miss, Outcome::Hit] {
         let artifact = disc::compile_text(TEXT, &options).unwrap();
@@ -114,7 +89,7 @@ fn code_that_was_found_is_specialised_as_its_first_compilation_was() {
 #[test]
 fn an_entry_that_is_not_whole_is_counted_and_replaced() {
     let _alone = COUNTED.lock().unwrap();
-    let folder = Folder::new("corrupt");
+    let folder = Folder::new("cache-corrupt");
     let good = disc::compile_text(TEXT, &folder.options()).unwrap();
     let path = folder.entries(Level::Code).remove(0);
     let bytes = fs::read(&path).unwrap();
@@ -135,7 +110,7 @@ fn an_entry_that_is_not_whole_is_counted_and_replaced() {
 #[test]
 fn an_entry_under_anothers_name_or_of_another_form_is_not_used() {
     let _alone = COUNTED.lock().unwrap();
-    let folder = Folder::new("foreign");
+    let folder = Folder::new("cache-foreign");
     let cache = Cache::new(&folder.0);
     let (a, b) = (Key::of(&[b"a"]), Key::of(&[b"b"]));
     cache.put(Level::Code, &a, b"something");
@@ -160,7 +135,7 @@ fn an_entry_under_anothers_name_or_of_another_form_is_not_used() {
 #[test]
 fn the_least_recently_used_go_first() {
     let _alone = COUNTED.lock().unwrap();
-    let folder = Folder::new("evict");
+    let folder = Folder::new("cache-evict");
     let cache = Cache::new(&folder.0).limited(1000);
     let keys: Vec<Key> = (0..4_u8).map(|i| Key::of(&[&[i]])).collect();
     let at = |i: u64| std::time::SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(i);
@@ -184,7 +159,7 @@ fn the_least_recently_used_go_first() {
 #[test]
 fn prepared_weights_go_before_all_else() {
     let _alone = COUNTED.lock().unwrap();
-    let folder = Folder::new("weights");
+    let folder = Folder::new("cache-weights");
     let cache = Cache::new(&folder.0).limited(1000);
     let [old, new, code] = [b"a", b"b", b"c"].map(|name| Key::of(&[name]));
     cache.put(Level::Code, &code, &[7; 200]);
@@ -201,7 +176,7 @@ fn prepared_weights_go_before_all_else() {
 #[test]
 fn a_folder_that_others_may_write_to_is_not_used() {
     use std::os::unix::fs::PermissionsExt;
-    let folder = Folder::new("shared");
+    let folder = Folder::new("cache-shared");
     let cache = Cache::new(&folder.0);
     let key = Key::of(&[b"a"]);
     cache.put(Level::Code, &key, b"something");
@@ -216,7 +191,7 @@ fn a_folder_that_others_may_write_to_is_not_used() {
 
 #[test]
 fn many_at_once_store_and_find_whole_entries() {
-    let folder = Folder::new("many");
+    let folder = Folder::new("cache-many");
     let cache = Cache::new(&folder.0).limited(20_000);
     std::thread::scope(|scope| {
         for thread in 0..4_u8 {

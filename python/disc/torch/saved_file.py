@@ -83,7 +83,8 @@ def _pickled(path: str, inputs: Sequence[dict[str, Any]], is_trusted: bool) -> S
             code="E0906",
             help="torch.save(module, 'model.pt') saves the module; a state dict has weights alone",
         )
-    module = getattr(module, "original", module) if _is_optimized(module) else module
+    if _is_optimized(module):
+        module = module.original
     parameters = Parameters(module)
     args, kwargs = _arguments(parameters.positional, inputs)
     if unknown := [name for name in kwargs if name not in parameters.order and not parameters.takes_any]:

@@ -51,8 +51,8 @@ pub struct EntryInfo {
     /// Facts about the dims, as text: `S <= 512`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub facts: Vec<String>,
-    /// The bytes of temporary memory of a call, at most, for each target where they are known: by
-    /// its name, an expression of the dims.
+    /// By the name of each target where it is known, the bytes of intermediate values of a call, at
+    /// most: an expression of the dims.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub temporary_bytes: BTreeMap<String, String>,
     /// The structure of arguments and results in Python: see

@@ -3,6 +3,7 @@
 //!
 //! The programs are those of disc-codegen's stage tests, each run over a table of sizes that has 0
 //! and 1.
+use crate::samples::{Numbers, programs};
 use disc::{
     Options, Target,
     ir::{
@@ -14,26 +15,6 @@ use disc::{
 use std::collections::BTreeMap;
 
 const SIZES: [i64; 8] = [0, 1, 2, 3, 5, 17, 40, 100];
-
-struct Numbers(u64);
-
-impl Numbers {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        self.0 >> 33
-    }
-
-    fn tensor(&mut self, dtype: DType, dims: &[i64]) -> Tensor {
-        let count = dims.iter().product::<i64>() as usize;
-        if dtype.is_float() {
-            let values: Vec<f64> = (0..count).map(|_| (self.next() % 4001) as f64 / 1000.0 - 2.0).collect();
-            return Tensor::from_f64s(dtype, dims, &values).expect("as many values as elements");
-        }
-        let range = if dtype == DType::I1 { 2 } else { 4 };
-        let values: Vec<i64> = (0..count).map(|_| (self.next() % range) as i64).collect();
-        Tensor::from_i64s(dtype, dims, &values).expect("as many values as elements")
-    }
-}
 
 fn host(tensor: &Tensor) -> HostTensor {
     let dtype = disc::ral::DType::ALL.into_iter().find(|d| d.name() == tensor.dtype().name()).expect("the same types");
@@ -109,23 +90,6 @@ fn check(name: &str, text: &str, target: &str) {
             close(tensor, got).unwrap_or_else(|e| panic!("{name} for {target} at {sizes:?}, output {i}: {e}"));
         }
     }
-}
-
-/// Each program starts with a line `// name`.
-fn programs(text: &str) -> Vec<(String, String)> {
-    let mut found: Vec<(String, String)> = Vec::new();
-    for line in text.lines() {
-        match line.strip_prefix("// ") {
-            Some(name) => found.push((name.into(), String::new())),
-            None => {
-                if let Some((_, program)) = found.last_mut() {
-                    program.push_str(line);
-                    program.push('\n');
-                }
-            }
-        }
-    }
-    found
 }
 
 /// Returns the levels that this machine can run.

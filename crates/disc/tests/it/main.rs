@@ -1,9 +1,14 @@
 //! Tests of compiled code that may share a process: one binary links LLVM once for all of them.
 //!
-//! What counts for a whole process, or starts it with a harness of its own, is a file beside this
+//! A test that counts for the whole process, or has a harness of its own, is a file beside this
 //! folder.
 #[path = "../native/mod.rs"]
 mod native;
+
+#[path = "../folder/mod.rs"]
+mod folder;
+#[path = "../../../disc-codegen/tests/stages/samples.rs"]
+mod samples;
 
 mod capture;
 mod compiled;

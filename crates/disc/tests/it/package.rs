@@ -180,7 +180,7 @@ func @main(%x: tensor<[B]x[S]xf32>) -> tensor<[B]x[S]xf32> {
         let mut session = Session::new(&package, SessionOptions::default()).unwrap();
         session.run("main", &[Tensor::new(&[b, s], &vec![1.0_f32; (b * s) as usize]).unwrap()]).unwrap();
         let most = bound.eval(&|symbol| Some(if symbol.to_string() == "B" { b } else { s })).unwrap();
-        assert!(session.peak_arena_bytes() > 0);
-        assert!(session.peak_arena_bytes() as i64 <= most, "{bound} is {most}, not {}", session.peak_arena_bytes());
+        let peak = session.peak_arena_bytes() as i64;
+        assert!((1..=most).contains(&peak) && most <= 2 * peak, "{bound} is {most}, the peak {peak}");
     }
 }

@@ -1,5 +1,6 @@
 //! Tests prepared weights on disk: blocks that a second load maps instead of preparing, and blocks
 //! that it must reject.
+use crate::folder::Folder;
 use disc::{
     Options,
     cache::{Cache, Level, Outcome, counts, write_out},
@@ -7,7 +8,7 @@ use disc::{
 };
 use std::{
     fs,
-    path::{Path, PathBuf},
+    path::PathBuf,
     sync::{Mutex, PoisonError},
 };
 
@@ -25,30 +26,14 @@ func @main(%x: tensor<[N]x1024xf32>) -> tensor<[N]x1030xf32> {
 /// Counts, and queued blocks, are those of the process.
 static ALONE: Mutex<()> = Mutex::new(());
 
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Self {
-        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("prepared-{name}-{}", std::process::id()));
-        let _ = fs::remove_dir_all(&path);
-        Self(path)
-    }
-
-    fn options(&self) -> Options {
-        Options { cache: Some(self.0.clone()), cache_weights: true, target: Some("x86-64-v2".into()), ..Options::default() }
-    }
-
-    /// Writes the queued blocks. Returns all files at the level of weights.
-    fn entries(&self) -> Vec<PathBuf> {
-        write_out(|| true);
-        fs::read_dir(self.0.join("weights")).map(|files| files.flatten().map(|file| file.path()).collect()).unwrap_or_default()
-    }
+fn options(folder: &Folder) -> Options {
+    Options { cache_weights: true, ..folder.options() }
 }
 
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
+/// Writes the queued blocks. Returns all files at the level of weights.
+fn entries(folder: &Folder) -> Vec<PathBuf> {
+    write_out(|| true);
+    folder.entries(Level::Weights)
 }
 
 fn tensor(sizes: &[i64], changed: Option<usize>) -> HostTensor {
@@ -83,45 +68,45 @@ fn used(options: &Options, changed: Option<usize>) -> (Outcome, Vec<u8>) {
 #[test]
 fn the_second_time_they_are_mapped() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    let folder = Folder::new("second");
-    let (never, expected) = used(&Options { cache_weights: false, ..folder.options() }, None);
-    assert_eq!((never, folder.entries().len()), (Outcome::Off, 0));
-    assert_eq!(used(&Options { cache: None, ..folder.options() }, None).0, Outcome::Off);
-    assert_eq!(used(&folder.options(), None), (Outcome::Miss, expected.clone()));
+    let folder = Folder::new("prepared-second");
+    let (never, expected) = used(&Options { cache_weights: false, ..options(&folder) }, None);
+    assert_eq!((never, entries(&folder).len()), (Outcome::Off, 0));
+    assert_eq!(used(&Options { cache: None, ..options(&folder) }, None).0, Outcome::Off);
+    assert_eq!(used(&options(&folder), None), (Outcome::Miss, expected.clone()));
     for options in [
-        folder.options(),
-        Options { threads: Some(1), ..folder.options() },
-        Options { threads: Some(3), ..folder.options() },
-        Options { release_weights: true, ..folder.options() },
+        options(&folder),
+        Options { threads: Some(1), ..options(&folder) },
+        Options { threads: Some(3), ..options(&folder) },
+        Options { release_weights: true, ..options(&folder) },
     ] {
         assert_eq!(used(&options, None), (Outcome::Hit, expected.clone()));
     }
-    assert_eq!(folder.entries().len(), 1);
+    assert_eq!(entries(&folder).len(), 1);
 }
 
 #[test]
 fn other_weights_and_other_code_are_other_entries() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    let folder = Folder::new("others");
-    let (_, expected) = used(&folder.options(), None);
+    let folder = Folder::new("prepared-others");
+    let (_, expected) = used(&options(&folder), None);
     for changed in [0, 1024 * 1030 - 1] {
-        let (outcome, result) = used(&folder.options(), Some(changed));
+        let (outcome, result) = used(&options(&folder), Some(changed));
         assert_eq!(outcome, Outcome::Miss);
         assert_ne!(result, expected);
-        assert_eq!(used(&folder.options(), Some(changed)), (Outcome::Hit, result));
+        assert_eq!(used(&options(&folder), Some(changed)), (Outcome::Hit, result));
     }
-    let narrow = Options { weights: disc::WeightForm::Bf16, ..folder.options() };
+    let narrow = Options { weights: disc::WeightForm::Bf16, ..options(&folder) };
     assert_eq!(used(&narrow, None).0, Outcome::Off, "half as much is prepared sooner");
-    assert_eq!(used(&Options { target: Some("x86-64-v3".into()), ..folder.options() }, None).0, Outcome::Miss);
-    assert_eq!(used(&folder.options(), None), (Outcome::Hit, expected));
+    assert_eq!(used(&Options { target: Some("x86-64-v3".into()), ..options(&folder) }, None).0, Outcome::Miss);
+    assert_eq!(used(&options(&folder), None), (Outcome::Hit, expected));
 }
 
 #[test]
 fn what_is_not_whole_is_counted_and_replaced() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    let folder = Folder::new("corrupt");
-    let (_, expected) = used(&folder.options(), None);
-    let path = folder.entries().remove(0);
+    let folder = Folder::new("prepared-corrupt");
+    let (_, expected) = used(&options(&folder), None);
+    let path = entries(&folder).remove(0);
     let bytes = fs::read(&path).unwrap();
     let flipped = |at: usize| {
         let mut other = bytes.clone();
@@ -143,35 +128,35 @@ fn what_is_not_whole_is_counted_and_replaced() {
         fs::remove_file(&path).unwrap();
         fs::write(&path, &bytes).unwrap();
         let before = counts(Level::Weights).rejected;
-        assert_eq!(used(&folder.options(), None), (Outcome::Miss, expected.clone()), "{} bytes", bytes.len());
+        assert_eq!(used(&options(&folder), None), (Outcome::Miss, expected.clone()), "{} bytes", bytes.len());
         assert_eq!(counts(Level::Weights).rejected, before + 1);
-        assert_eq!(used(&folder.options(), None), (Outcome::Hit, expected.clone()));
+        assert_eq!(used(&options(&folder), None), (Outcome::Hit, expected.clone()));
     }
 }
 
 #[test]
 fn what_is_mapped_outlives_its_file_and_may_be_refreshed() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    let folder = Folder::new("refresh");
-    let options = folder.options();
-    let (_, first) = used(&options, None);
-    let (_, second) = used(&Options { cache_weights: false, ..folder.options() }, Some(7));
-    let executable = disc::compile_text(TEXT, &options).unwrap().load(weights(None), &options).unwrap();
+    let folder = Folder::new("prepared-refresh");
+    let cached = options(&folder);
+    let (_, first) = used(&cached, None);
+    let (_, second) = used(&Options { cache_weights: false, ..options(&folder) }, Some(7));
+    let executable = disc::compile_text(TEXT, &cached).unwrap().load(weights(None), &cached).unwrap();
     assert_eq!(executable.prepared(), Outcome::Hit);
     assert!(Cache::new(&folder.0).clear() > 0);
     assert_eq!(run(&executable), first);
     executable.refresh(weights(Some(7))).unwrap();
     assert_eq!(run(&executable), second);
-    assert!(folder.entries().is_empty(), "a refresh keeps nothing");
+    assert!(entries(&folder).is_empty(), "a refresh keeps nothing");
 }
 
 #[test]
 fn a_folder_that_others_may_write_to_is_not_used() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     use std::os::unix::fs::PermissionsExt;
-    let folder = Folder::new("shared");
-    let (_, expected) = used(&folder.options(), None);
+    let folder = Folder::new("prepared-shared");
+    let (_, expected) = used(&options(&folder), None);
     fs::set_permissions(&folder.0, fs::Permissions::from_mode(0o777)).unwrap();
-    assert_eq!(used(&folder.options(), None), (Outcome::Shared, expected));
+    assert_eq!(used(&options(&folder), None), (Outcome::Shared, expected));
     fs::set_permissions(&folder.0, fs::Permissions::from_mode(0o700)).unwrap();
 }

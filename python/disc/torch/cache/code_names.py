@@ -52,7 +52,7 @@ def names(code: types.CodeType) -> dict[str, None]:
     where it looks attributes up by text.
     """
     found = dict.fromkeys(code.co_names)
-    for one in _inner(code):
+    for one in inner(code):
         found |= names(one)
     if found.keys() & {*_LOOKUPS, "setattr", "vars", "__dict__", "globals", "locals"}:
         found |= dict.fromkeys(text for c in code.co_consts if isinstance(c, str) for text in parts(c))
@@ -77,11 +77,11 @@ class Lookups:
 def lookups(code: types.CodeType) -> Lookups:
     found = [] if _LOOKUPS.keys().isdisjoint((*code.co_names, *_places(code))) else _lookups(code)
     texts = {t for c in code.co_consts if isinstance(c, str) for t in parts(c)}
-    inner = [lookups(one) for one in _inner(code)]
+    nested = [lookups(one) for one in inner(code)]
     return Lookups(
-        frozenset(found).union(*(one.direct for one in inner)) - {_CONSTANT, _VALUE},
-        _VALUE in found or any(one.by_value for one in inner),
-        frozenset(texts).union(*(one.texts for one in inner)),
+        frozenset(found).union(*(one.direct for one in nested)) - {_CONSTANT, _VALUE},
+        _VALUE in found or any(one.by_value for one in nested),
+        frozenset(texts).union(*(one.texts for one in nested)),
     )
 
 
@@ -108,7 +108,8 @@ def parts(text: str) -> list[str]:
     return names if all(name.isidentifier() for name in names) else []
 
 
-def _inner(code: types.CodeType) -> list[types.CodeType]:
+def inner(code: types.CodeType) -> list[types.CodeType]:
+    """The code of functions and comprehensions inside a function."""
     return [c for c in code.co_consts if isinstance(c, types.CodeType)]
 
 
@@ -192,13 +193,13 @@ def values(code: types.CodeType) -> frozenset[str]:
         if loaded is not None and opcode not in _READS_ATTRIBUTE:
             found.add(loaded)
         loaded = _loaded(tables, opcode, argument)
-    return frozenset(found).union(*(values(one) for one in _inner(code)))
+    return frozenset(found).union(*(values(one) for one in inner(code)))
 
 
 def global_names(code: types.CodeType) -> set[str]:
     """Names that a function looks up as globals, not as attributes; functions inside it too."""
     found = {name for opcode, at in _steps(code) if (name := _global_name(code, opcode, at)) is not None}
-    return found.union(*(global_names(one) for one in _inner(code)))
+    return found.union(*(global_names(one) for one in inner(code)))
 
 
 def _global_name(code: types.CodeType, opcode: int, argument: int) -> str | None:
@@ -253,7 +254,7 @@ def imports(code: types.CodeType) -> tuple[str, ...]:
     """Modules that a function imports, functions inside it too;
     with a dot for each level of a relative one.
     """
-    found = [name for one in _inner(code) for name in imports(one)]
+    found = [name for one in inner(code) for name in imports(one)]
     if dis.opmap["IMPORT_NAME"] in code.co_code[::2]:
         before: list = [None, None]
         for step in dis.get_instructions(code):

@@ -2,9 +2,10 @@
 
 The hash covers the tree of modules with their attributes; shapes, types and sharing of weights, not
 their values; the user's own functions that ``forward`` and other methods reach by name, with the
-plain globals that they read; and the versions of installed packages. It is coarser than the key of
-the capture cache (``cache.fingerprint``): what a process has gathered elsewhere does not count,
-since a copy computes what was compiled for the module that it is a copy of.
+plain globals that they read and the plain attributes of their classes; and the versions of
+installed packages. It is coarser than the key of the capture cache (``cache.fingerprint``): what a
+process has gathered elsewhere does not count, since a copy computes what was compiled for the
+module that it is a copy of.
 
 Invariant: doubt is ``Unsure``, and the copy is compiled.
 """
@@ -25,6 +26,7 @@ import torch
 import disc
 
 from ..graph import weight_names
+from . import code_names
 from .doubts import Unsure, is_installed, is_known
 
 _PLAIN = (
@@ -32,6 +34,7 @@ _PLAIN = (
     torch.layout, torch.Size,
 )  # fmt: skip
 _CALLABLE = (types.FunctionType, type)
+_CONTAINERS = (tuple, list, dict, set, frozenset)
 #: Deeper values are no attributes of a model.
 _DEEPEST = 60
 
@@ -146,28 +149,34 @@ class _Walk:
                 for one in functions:
                     said += self._function(one)
                 if isinstance(x, type):
+                    said += self._values(vars(x), vars(x))
                     said += [self._named(base) for base in x.__mro__[1:]]
         return said
 
     def _function(self, f: types.FunctionType) -> list[str]:
         said = [f.__qualname__, self.of(f.__defaults__), self.of(f.__kwdefaults__)]
-        names: dict[str, None] = {}
         for code in _codes(f.__code__):
             constants = [c for c in code.co_consts if not isinstance(c, types.CodeType)]
             said.append(repr((code.co_name, code.co_code, code.co_names, code.co_varnames)))
             said += [repr(sorted(map(repr, c)) if isinstance(c, frozenset) else c) for c in constants]
-            names |= dict.fromkeys(code.co_names)
-        said += self._globals(f.__globals__, names)
+        said += self._globals(f.__globals__, code_names.names(f.__code__))
+        return said
+
+    def _values(self, space: Mapping[str, Any], names: Iterable[str]) -> list[str]:
+        """Describes the plain values among names of a module or of a class."""
+        said = []
+        for name in names:
+            value = space.get(name)
+            if value is not None and not name.startswith("__") and type(value) in (*_PLAIN, *_CONTAINERS):
+                said.append(f"{name} {self.of(value)}")
         return said
 
     def _globals(self, space: dict[str, Any], names: Iterable[str]) -> list[str]:
-        said: list[str] = []
+        said = self._values(space, names)
         for name in names:
             value = space.get(name)
             if isinstance(value, _CALLABLE):
                 said.append(self._named(value))
-            elif type(value) in _PLAIN and value is not None and not name.startswith("__"):
-                said.append(f"{name} {value!r}")
             elif isinstance(value, types.ModuleType) and vars(value) is not space and _is_own(value):
                 said += self._globals(vars(value), [n for n in names if n != name])
         return said
@@ -190,6 +199,5 @@ def _methods(kind: type) -> list[types.FunctionType]:
 
 def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
     yield code
-    for constant in code.co_consts:
-        if isinstance(constant, types.CodeType):
-            yield from _codes(constant)
+    for part in code_names.inner(code):
+        yield from _codes(part)

@@ -1,36 +1,19 @@
 //! Runs the test programs of the code generator at sizes 0, 1 and others, on every level that this
 //! CPU has.
+#[path = "../../../../disc-codegen/tests/stages/samples.rs"]
+mod samples;
+
 use super::run::{executable, lowered, parse, run};
 use disc_codegen::target::Target;
 use disc_ir::{
     DType, Dim, Module, Symbol,
     interp::{self, Limits, Tensor},
 };
+use samples::{Numbers, programs};
 use std::collections::BTreeMap;
 
 /// Sizes that each symbol takes, one row after the other.
 const SIZES: [i64; 7] = [0, 1, 2, 3, 5, 17, 40];
-
-/// A small reproducible generator of numbers.
-struct Numbers(u64);
-
-impl Numbers {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        self.0 >> 33
-    }
-
-    fn tensor(&mut self, dtype: DType, dims: &[i64]) -> Tensor {
-        let count = dims.iter().product::<i64>();
-        if dtype.is_float() {
-            let values: Vec<f64> = (0..count).map(|_| (self.next() % 4001) as f64 / 1000.0 - 2.0).collect();
-            return Tensor::from_f64s(dtype, dims, &values).unwrap();
-        }
-        let range = if dtype == DType::I1 { 2 } else { 4 };
-        let values: Vec<i64> = (0..count).map(|_| (self.next() % range) as i64).collect();
-        Tensor::from_i64s(dtype, dims, &values).unwrap()
-    }
-}
 
 fn close(a: &Tensor, b: &Tensor) -> Result<(), String> {
     if a.dtype() != b.dtype() || a.dims() != b.dims() {
@@ -81,22 +64,6 @@ fn inputs_of(tensors: &Module, sizes: &BTreeMap<Symbol, i64>, numbers: &mut Numb
     let size = |dim: &Dim| dim.eval(&|s| sizes.get(s).copied()).unwrap();
     let types = entry.parameters().iter().map(|&p| entry.ty(p).as_tensor().unwrap());
     types.map(|ty| numbers.tensor(ty.dtype, &ty.dims.iter().map(size).collect::<Vec<_>>())).collect()
-}
-
-/// Each program starts with a line `// name`.
-fn programs(text: &str) -> Vec<(String, String)> {
-    let mut found: Vec<(String, String)> = Vec::new();
-    for line in text.lines() {
-        match (line.strip_prefix("// "), found.last_mut()) {
-            (Some(name), _) => found.push((name.into(), String::new())),
-            (None, Some((_, program))) => {
-                program.push_str(line);
-                program.push('\n');
-            }
-            (None, None) => {}
-        }
-    }
-    found
 }
 
 fn check_all(text: &str) {
