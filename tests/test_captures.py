@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
+
 import disc
 import pytest
 import torch
@@ -48,3 +52,63 @@ def test_a_failing_call_leaves_a_file(fast, tmp_path, monkeypatch):
     with pytest.raises(disc.Error):
         fast("no tensor")
     assert len(list((tmp_path / "calls").iterdir())) == 1
+
+
+class Divided(torch.nn.Module):
+    """A module that disc compiles in parts: torch runs an op that it does not know."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = torch.nn.Linear(4, 4), torch.nn.Linear(4, 4)
+
+    def forward(self, x):
+        x = torch.softmax(self.first(x), -1)
+        x = torch.linalg.matrix_exp(x[:4, :4] * 0.1) @ x[:4]
+        return torch.softmax(self.second(x), -1)
+
+
+def replayed(path):
+    """Runs ``disc replay`` on a capture; its words as JSON."""
+    found = subprocess.run(
+        [sys.executable, "-c", "import disc.core.cli as cli; cli.disc()", "replay", str(path), "--json"],
+        capture_output=True,
+        text=True,
+    )
+    assert found.returncode == 0, found.stdout + found.stderr
+    return json.loads(found.stdout)
+
+
+@pytest.mark.fallback
+def test_parts_of_a_module_are_written(tmp_path):
+    fast = disc.optimize(Divided().eval(), torch.randn(5, 4))
+    parts = disc.report(fast).to_dict()["clusters"]
+    assert parts > 1
+    with disc.capture(fast, tmp_path / "call.discap") as recording:
+        fast(torch.randn(6, 4))
+    assert recording.calls == parts
+    for path in tmp_path.iterdir():
+        replayed(path)
+
+
+@pytest.mark.parametrize("kind", [Model, Divided])
+@pytest.mark.fallback
+def test_graphs_of_dynamo_are_written(kind, tmp_path):
+    torch._dynamo.reset()
+    example = torch.tensor([[1, 2, 3]]) if kind is Model else torch.randn(5, 4)
+    other = torch.compile(torch.nn.Linear(4, 4).eval(), backend="disc")
+    fast = torch.compile(kind().eval(), backend="disc")
+    with torch.no_grad(), disc.capture(fast, tmp_path / "call.discap") as recording:
+        fast(example)
+        other(torch.randn(2, 4))
+    assert recording.calls == disc.report(fast).to_dict()["clusters"]
+    for path in tmp_path.iterdir():
+        replayed(path)
+
+
+def test_a_graph_of_dynamo_that_fails_leaves_a_file(tmp_path, monkeypatch):
+    monkeypatch.setenv("DISC_CAPTURE", str(tmp_path / "calls"))
+    fast = torch.compile(Model().eval(), backend="disc")
+    with torch.no_grad(), pytest.raises((disc.Error, IndexError)):
+        fast(torch.tensor([[1, 99]]))
+    (path,) = (tmp_path / "calls").iterdir()
+    assert path.suffix == ".discap"

@@ -3,7 +3,8 @@
 ``DISC_CAPTURE=DIR`` writes each call that fails. ``disc replay`` runs such a file and compares the
 results with those of the interpreter, ``disc reduce`` makes it small.
 
-Not here: what a call consists of; each front end hands it over.
+Not here: what a call consists of; each front end hands it over. A call of a module may run several
+programs, which go to a file each.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from .errors import Error
+from .report import contains
 
 _LOG = logging.getLogger("disc")
 _NUMBERS = itertools.count(1)
@@ -31,6 +33,8 @@ class Recording:
         self.thread = threading.get_ident()
         self.path = path
         self.calls = 0
+        #: Calls of the module that are in progress.
+        self.depth = 0
 
     def next_path(self) -> Path:
         """A file for the next call: ``path``, then ``path`` with a number."""
@@ -49,9 +53,9 @@ def capture(module, path) -> Iterator[Recording]:
     """Writes the calls of ``module`` made inside to ``path``, each with its program, weights,
     inputs and results.
 
-    ``module`` is what ``disc.optimize`` returned. A second call goes to ``path`` with ``-2`` behind
-    its stem, and so on; only calls of this thread are written. Raises disc.Error if no call of
-    compiled code was made.
+    ``module`` is what ``disc.optimize`` or ``torch.compile`` returned. A second call goes to
+    ``path`` with ``-2`` behind its stem, and so on, as do the parts of a module that disc compiles
+    in parts; only calls of this thread are written. Raises disc.Error if no compiled code ran.
     """
     recording = Recording(module, Path(path))
     active.append(recording)
@@ -63,9 +67,25 @@ def capture(module, path) -> Iterator[Recording]:
         raise Error("no compiled code ran inside of disc.capture", code="E0700")
 
 
+@contextlib.contextmanager
+def call_of(code: Any) -> Iterator[None]:
+    """Marks what runs inside as a part of a call of ``code``: the original of a module, or a graph
+    that a framework passed on.
+    """
+    mine = [recording for recording in active if recording.thread == threading.get_ident()]
+    held = [r for r in mine if getattr(r.module, "original", None) is code or contains(r.module, code)]
+    for recording in held:
+        recording.depth += 1
+    try:
+        yield
+    finally:
+        for recording in held:
+            recording.depth -= 1
+
+
 def recordings() -> list[Recording]:
-    """The recordings of this thread."""
-    return [recording for recording in active if recording.thread == threading.get_ident()]
+    """The recordings that want the compiled code which this thread is about to run."""
+    return [r for r in active if r.depth and r.thread == threading.get_ident()]
 
 
 def write_failed(write: Callable[[Path], None]) -> None:

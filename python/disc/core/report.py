@@ -20,6 +20,10 @@ class Compiled:
         """The values of the report, as ``collect`` makes them."""
         raise NotImplementedError
 
+    def contains(self, code: Any) -> bool:
+        """Returns true if ``code`` is a graph of what was compiled."""
+        return False
+
 
 #: Front ends find here what they compiled for an object that is not theirs.
 FINDERS: list[Callable[[Any], Compiled | None]] = []
@@ -38,6 +42,13 @@ def report(module) -> Report:
         f"report: nothing of this {type(module).__name__} is compiled by disc",
         help='pass what disc.optimize returned, or torch.compile(.., backend="disc") after its first call',
     )
+
+
+def contains(module, code: Any) -> bool:
+    """Returns true if ``code`` is a graph of what a framework compiled for ``module`` by disc."""
+    if isinstance(module, Compiled):
+        return module.contains(code)
+    return any(found.contains(code) for find in FINDERS if (found := find(module)) is not None)
 
 
 def collect(

@@ -16,10 +16,10 @@ from ..core.errors import Error, PackageError
 from ..core.options import Options, effective, refuse_planned
 from .capture.captured_program import CapturedProgram
 from .compat import children_of
+from .graph.threads import threads_of
 from .module.ladder import Request, whole_program
 from .module.optimized import OptimizedModule
 from .pytree.parameters import Parameters
-from .threads import threads_of
 
 if TYPE_CHECKING:
     from os import PathLike

@@ -4,6 +4,7 @@ weights.
 
 from __future__ import annotations
 
+import copy
 import logging
 import time
 from collections.abc import Callable, Iterable
@@ -19,13 +20,14 @@ from ...core.report import collect, nothing
 from ...core.signature import Signature
 from ..call import signature_of
 from ..capture.captured_program import CapturedProgram
+from ..graph.call_writer import CallWriter, is_callers
+from ..graph.threads import threads_of
 from ..graph.weight_names import bytes_of
 from ..lowering.graph import convert
 from ..partition.program import PartitionedProgram, partition
 from ..partition.support import refuse_blocked
 from ..pytree.result import Result
 from ..state import State
-from ..threads import threads_of
 from .compilation import Compilation
 from .dynamo_graph import without_memory
 
@@ -42,6 +44,13 @@ class Bound:
     def may_retry(self, error: Error) -> bool:
         """Returns true if a call that failed wrote nothing."""
         raise NotImplementedError
+
+    def recorded(self, args: tuple) -> Bound:
+        """The same code for one call, which is written to a file if somebody records it."""
+        return self
+
+    def write_failed(self, args: tuple, error: Error) -> None:
+        """Writes a call that failed, where it is not written already."""
 
 
 class Code:
@@ -79,7 +88,7 @@ def compiled(
         refuse_blocked(made.captured.graph, options)
         program = convert(made.captured, extension.builder())
         stages = {"capture": milliseconds, "convert": program.stages["convert"]}
-        whole = WholeCode(made, stages, program, artifact(program))
+        whole = WholeCode(made, stages, program, artifact(program), options)
         _LOG.info("a graph of dynamo's is compiled whole: %d operations", program.program.operations)
         return whole
     except Error as error:
@@ -102,17 +111,29 @@ def compiled(
 class WholeCode(Code):
     """A graph of which all is compiled."""
 
-    def __init__(self, made: Compilation, stages: dict[str, float], program: CapturedProgram, artifact):
+    def __init__(
+        self,
+        made: Compilation,
+        stages: dict[str, float],
+        program: CapturedProgram,
+        artifact,
+        options: Options,
+    ):
         super().__init__(made, stages)
         # The tensors are those of the first call.
         program.program.weights[:] = [(name, without_memory(t)) for name, t in program.program.weights]
         made.captured.traced.weights = []
         self.program = program
+        self.writer = CallWriter(program.source, options)
         self._artifact = artifact
 
-    def bind(self, args: tuple) -> BoundWhole:
+    def weights_of(self, args: tuple) -> list[tuple[str, torch.Tensor]]:
+        """The weights that a call passes, by name."""
         positions = self.compilation.weights
-        weights = _pairs((name, args[positions[name]]) for name, _ in self.program.program.weights)
+        return _pairs((name, args[positions[name]]) for name, _ in self.program.program.weights)
+
+    def bind(self, args: tuple) -> BoundWhole:
+        weights = self.weights_of(args)
         kind = BoundWhole
         if self.program.program.written:
             kind = BoundWriting
@@ -138,6 +159,7 @@ class BoundWhole(Bound):
 
     def __init__(self, code: WholeCode, native):
         self.native = native
+        self._code = code
         self._pick = code.compilation.pick
 
     def run(self, args: tuple) -> list:
@@ -145,6 +167,26 @@ class BoundWhole(Bound):
 
     def may_retry(self, error: Error) -> bool:
         return True
+
+    def recorded(self, args: tuple) -> Bound:
+        recorded = copy.copy(self)
+        recorded.native = RecordedRun(self.native, self._code, self._code.weights_of(args))
+        return recorded
+
+    def write_failed(self, args: tuple, error: Error) -> None:
+        if not is_callers(error):
+            self._code.writer.write_failed(self._pick(args), self._code.weights_of(args), error)
+
+
+class RecordedRun:
+    """Stands in for an executable in one call, which is recorded."""
+
+    def __init__(self, native, code: WholeCode, weights: list):
+        self._native, self._code, self._weights = native, code, weights
+
+    def run(self, inputs: tuple) -> list:
+        """The outputs of the executable."""
+        return self._code.writer.run(self._native.run, inputs, self._weights)
 
 
 class BoundMixed(BoundWhole):

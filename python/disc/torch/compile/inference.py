@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-from ...core import extension
+from ...core import capturing, extension
 from ...core.errors import Error
 from ...core.options import Options
 from ..refusals import Refusals
@@ -89,12 +89,17 @@ class CompiledGraph:
         except Error as error:
             return self._run_eager(error, args)
         try:
-            outputs = last.bound.run(args)
+            outputs = last.bound.run(args) if not capturing.active else self._recorded(last.bound, args)
         except Error as error:
+            last.bound.write_failed(args, error)
             if not last.bound.may_retry(error):
                 raise
             return self._run_eager(error, args)
         return self._finish(args, outputs)
+
+    def _recorded(self, bound: graph_code.Bound, args: tuple) -> list:
+        with capturing.call_of(self):
+            return bound.recorded(args).run(args)
 
     def _run_eager(self, error: Error, args: tuple):
         result = self._eager(*args)

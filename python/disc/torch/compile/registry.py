@@ -163,6 +163,9 @@ class CompiledByTorch(Compiled):
             "fallbacks": [row for graph in graphs for row in graph.fallbacks()],
         }
 
+    def contains(self, code: Any) -> bool:
+        return any(one.graph() is code for one in self.noted)
+
 
 #: Keys whose values are those of the graph that was compiled first.
 _OF_THE_FIRST = ("dims", "facts", "fixed", "asked_at", "cache")

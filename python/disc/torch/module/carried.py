@@ -25,7 +25,7 @@ from ...core.options import Options
 from ..cache.identity import identity
 from ..call import Call
 from ..capture.captured_program import CapturedProgram
-from ..threads import threads_of
+from ..graph.threads import threads_of
 from .entry import CompiledEntry
 from .ladder import Request
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from ...core import capturing
 from ...core.errors import DimError, Error
 from ...core.options import Options
 from ...core.progress import Progress
@@ -53,6 +54,12 @@ class Dispatcher:
 
     def serve(self, args: tuple, kwargs: dict):
         """The result of a call."""
+        if capturing.active:
+            with capturing.call_of(self.original()):
+                return self._serve(args, kwargs)
+        return self._serve(args, kwargs)
+
+    def _serve(self, args: tuple, kwargs: dict):
         last = self.last
         if (
             last is not None

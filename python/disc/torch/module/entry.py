@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ...core import capturing, extension
+from ...core import capturing
 from ...core.errors import CompileError, Error
 from ...core.report import collect
 from ..call import Call
 from ..capture.captured_program import CapturedProgram
+from ..graph.call_writer import CallWriter
 from ..graph.weight_names import bytes_of
 from ..pytree import given_caches
 from ..pytree.result import Result
 from ..state import State
-from ..threads import threads_of
 from ..weights import find_weight
 
 if TYPE_CHECKING:
@@ -141,50 +141,31 @@ class CompiledEntry(GraphEntry):
         tensors = self.tensors(args, kwargs)
         held = self._held(tensors) if self.state is not None else None
         given = tensors if held is None else held.given
-        written = self._recorded(given) if capturing.active else None
+        run = self.executable.run if not capturing.active else self._recorded_run
         try:
-            outputs = self.executable.run(given)
+            outputs = run(given)
         except Exception as error:
             # The native check is quick; the Python one says it in torch's words. It raises unless
             # the inputs are right.
             self.explain(tensors)
-            text = str(error)
-            capturing.write_failed(lambda path: self._write_call(path, given, (), text))
+            if self.captured is not None:
+                self._writer().write_failed(given, self._weights, error)
             if isinstance(error, Error):
                 raise
             raise CompileError(f"the compiled module failed: {error}") from error
-        if written is not None:
-            written(outputs)
         if held is not None:
             self.state.store(held, outputs)
             tensors = held.tensors
         result = self._result.build(outputs, tensors)
         return self.handed_back(result, args, kwargs) if self._returned_caches else result
 
-    def _recorded(self, given: list[torch.Tensor]) -> Callable[[list], None] | None:
-        """Writes a call, with its inputs as they are now, when its outputs are there; None if
-        nobody records the calls of this module.
-        """
-        recordings = [
-            r for r in capturing.recordings() if getattr(r.module, "original", None) is self._original()
-        ]
-        if not recordings:
-            return None
-        before = [t.detach().clone() for t in given]
-
-        def write(outputs: list) -> None:
-            for recording in recordings:
-                self._write_call(recording.next_path(), before, outputs, None)
-
-        return write
-
-    def _write_call(self, path, inputs, outputs, error: str | None) -> None:
-        options = self._options
+    def _recorded_run(self, given: list[torch.Tensor]) -> list:
         if self.captured is None:
             raise Error("a module that released its weights is not captured", code="E0700")
-        extension.write_capture(
-            path, self.captured.source, inputs, self.weights(), outputs, error, options, threads_of(options)
-        )
+        return self._writer().run(self.executable.run, given, self._weights)
+
+    def _writer(self) -> CallWriter:
+        return CallWriter(self.captured.source, self._options)
 
     def _held(self, tensors: list):
         try:

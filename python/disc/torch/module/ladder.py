@@ -23,8 +23,8 @@ from ..cache import capture_cache
 from ..call import PLAIN, Call
 from ..capture.captured_program import CapturedProgram
 from ..graph import weight_names
+from ..graph.threads import threads_of
 from ..pytree.arguments import flatten_arguments
-from ..threads import threads_of
 from ..tracer import deadline
 from ..tracer.deadline import TooLong
 from ..weights import prepared_bytes

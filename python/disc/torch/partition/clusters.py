@@ -15,9 +15,11 @@ import sympy
 import torch
 from torch.utils import _pytree as pytree
 
+from ...core import capturing
 from ...core.dims import DimPlan
 from ..capture.capture import CapturedGraph
 from ..capture.captured_program import CapturedProgram
+from ..graph.call_writer import CallWriter, is_callers
 from ..graph.exported import Traced
 from ..pytree.arguments import Arguments
 from ..symbolic.expressions import SYMBOLIC, expression, symbols_of
@@ -44,6 +46,18 @@ class CompiledCluster:
     cluster: Cluster
     program: CapturedProgram
     executable: Any
+    writer: CallWriter
+
+    def run(self, taken: list[torch.Tensor]) -> list:
+        """The outputs for the tensors and numbers that the cluster takes."""
+        weights = self.program.program.weights
+        run = self.executable.run
+        try:
+            return run(taken) if not capturing.active else self.writer.run(run, taken, weights)
+        except Exception as error:
+            if not is_callers(error):
+                self.writer.write_failed(taken, weights, error)
+            raise
 
 
 def cut(whole: CapturedGraph, nodes: list[torch.fx.Node], given: list[torch.fx.Node]) -> Cluster:

@@ -194,7 +194,7 @@ def _print_cluster(printer: Printer, made: CompiledCluster) -> None:
     result = Result(made.program.program.outputs, made.program.out_spec)
     taken = [printer.argument(n) for n in cluster.taken]
     taken += [f"{printer.constant(_SCALARS[number_type(s)])}({printer.size(s)})" for s in cluster.sizes]
-    run = printer.constant(made.executable.run)
+    run = printer.constant(made.run)
     call = f"{run}([{', '.join(taken)}])"
     if not result.plain:
         printer.line(f"taken = [{', '.join(taken)}]")

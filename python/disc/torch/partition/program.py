@@ -22,6 +22,7 @@ from ...core.options import Options
 from ...core.report import collect, summed
 from ...core.signature import Signature
 from ..capture.capture import CapturedGraph
+from ..graph.call_writer import CallWriter
 from ..graph.origin import source_line
 from ..graph.program import Program
 from ..graph.randomness import draws
@@ -149,7 +150,7 @@ def partition(
     made: dict[tuple, CompiledCluster] = {}
     while True:
         steps = _steps(graph, nodes, left, families, options)
-        new = _divided(families, steps, left) or _compile(graph, steps, compiled, made)
+        new = _divided(families, steps, left) or _compile(graph, steps, compiled, options, made)
         if not new:
             break
         left |= new
@@ -227,7 +228,7 @@ def _bytes(node: torch.fx.Node) -> int:
     return min(total, 2**62)
 
 
-def _compile(graph, steps, compiled: Callable, made: dict) -> dict[torch.fx.Node, str]:
+def _compile(graph, steps, compiled: Callable, options: Options, made: dict) -> dict[torch.fx.Node, str]:
     """Compiles clusters that are not in ``made``; returns the nodes of one that cannot be."""
     kept = kept_to_the_end(graph.traced)
     for is_cluster, nodes in steps:
@@ -243,7 +244,9 @@ def _compile(graph, steps, compiled: Callable, made: dict) -> dict[torch.fx.Node
         cluster = cut(graph, nodes, given)
         try:
             program = convert(cluster.graph, extension.builder())
-            made[tuple(nodes)] = CompiledCluster(cluster, program, compiled(program))
+            made[tuple(nodes)] = CompiledCluster(
+                cluster, program, compiled(program), CallWriter(program.source, options)
+            )
         except Error as error:
             logging.getLogger("disc").info("a cluster of %d ops goes to torch: %s", len(nodes), error)
             return dict.fromkeys(nodes, f"its cluster could not be compiled: {error.message}")

@@ -6,7 +6,7 @@ import os
 
 import torch
 
-from ..core.options import Options
+from ...core.options import Options
 
 
 def threads_of(options: Options) -> int | None:
