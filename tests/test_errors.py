@@ -160,7 +160,10 @@ def test_a_report_has_what_the_interface_promises(table, tmp_path):
     assert values["peak_arena_bytes"] >= 0
     assert json.loads(report.to_json()) == report.to_dict()
     report.to_html(tmp_path / "report.html")
-    assert "kernels_by_kind" in (tmp_path / "report.html").read_text()
+    text = (tmp_path / "report.html").read_text()
+    assert "Kernels by kind" in text
+    assert f"<th>{next(iter(values['kernels_by_kind']))}</th>" in text
+    assert report._repr_html_() in text
     assert "kernels" in str(report)
 
 

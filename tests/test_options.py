@@ -122,10 +122,10 @@ def test_progress_is_shown_on_a_terminal_and_goes_away(monkeypatch):
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
     optimized()
-    shown = terminal.text.split("\r\x1b[K")
-    stages = [line.split(" (")[0] for line in shown if line]
-    assert stages == ["disc: Linear: capture", "disc: Linear: compile", "disc: Linear: prepare weights"]
-    assert shown[-1] == ""
+    assert "disc: Linear: capture" in terminal.text
+    # The line goes away, and the cursor is back where it was.
+    assert terminal.text.endswith("\x1b[1A\x1b[2K")
+    assert sys.stderr is terminal
     terminal.text = ""
     optimized(progress=False)
     monkeypatch.setenv("DISC_PROGRESS", "0")

@@ -7,7 +7,7 @@ Nothing is written where standard error is no terminal, with ``Options(progress=
 from __future__ import annotations
 
 import sys
-import time
+from collections.abc import Callable
 
 from . import environment
 from .options import Options
@@ -19,23 +19,41 @@ class Progress:
     """
 
     def __init__(self, options: Options, name: str):
-        self._stream = sys.stderr
         self._name = name
-        terminal = getattr(self._stream, "isatty", lambda: False)()
-        self._shown = bool(options.progress) and terminal and environment.switch("DISC_PROGRESS")
-        self._start = time.perf_counter()
+        self._line = None
+        terminal = getattr(sys.stderr, "isatty", lambda: False)()
+        if options.progress and terminal and environment.switch("DISC_PROGRESS"):
+            self._line = _line()
 
-    def __enter__(self):
-        return self._stage
-
-    def _stage(self, text: str) -> None:
-        if self._shown:
-            self._stream.write(
-                f"\r\x1b[Kdisc: {self._name}: {text} ({time.perf_counter() - self._start:.1f} s)"
-            )
-            self._stream.flush()
+    def __enter__(self) -> Callable[[str], None]:
+        if self._line is None:
+            return lambda text: None
+        self._line.start()
+        task = self._line.add_task(f"disc: {self._name}")
+        return lambda text: self._line.update(task, description=f"disc: {self._name}: {text}")
 
     def __exit__(self, *exc) -> None:
-        if self._shown:
-            self._stream.write("\r\x1b[K")
-            self._stream.flush()
+        if self._line is not None:
+            self._line.stop()
+
+
+def _line():
+    """A line of Rich; None without it."""
+    try:
+        from rich import progress
+        from rich.console import Console
+    except ImportError:
+        return None
+    columns = (
+        progress.SpinnerColumn(),
+        progress.TextColumn("{task.description}"),
+        progress.TimeElapsedColumn(),
+    )
+    # The streams of the process stay as they are.
+    return progress.Progress(
+        *columns,
+        console=Console(stderr=True),
+        transient=True,
+        redirect_stdout=False,
+        redirect_stderr=False,
+    )

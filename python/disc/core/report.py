@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 
 from . import extension
 from .errors import Error
+from .report_rows import rows
 from .signature import Signature
 
 
@@ -160,85 +160,35 @@ class Report:
         self._values = values
 
     def to_dict(self) -> dict[str, Any]:
+        """The values, of JSON's types alone."""
         return json.loads(json.dumps(self._values))
 
     def to_json(self) -> str:
+        """The values as JSON text."""
         return json.dumps(self._values, indent=2)
 
     def to_html(self, path) -> None:
-        """Writes one page with the report."""
-        rows = "".join(
-            f"<tr><th>{html.escape(k)}</th><td><pre>{html.escape(_text(v))}</pre></td></tr>"
-            for k, v in self._values.items()
-        )
-        page = f"<!doctype html><meta charset=utf-8><title>disc report</title><table>{rows}</table>"
-        Path(path).write_text(page, encoding="utf-8")
+        """Writes one page with the report; it needs the package jinja2."""
+        from .report_page import page
+
+        Path(path).write_text(page(self._values), encoding="utf-8")
 
     def __str__(self) -> str:
-        v = self._values
-        inputs = "; ".join(f"{name} [{', '.join(row)}]" for name, row in v["dims"].items())
-        lines = [f"inputs      {inputs}"]
-        if v["facts"]:
-            lines.append(f"facts       {_with_lines(v, 'facts')}")
-        if v["fixed"]:
-            lines.append(f"fixed       {_with_lines(v, 'fixed')}")
-        compiles = f"{v['compiles']} (cache hits {v['cache_hits']})"
-        lines.append(f"compiles    {compiles}, coverage {v['coverage']:.0%} of {v['operations']} operations")
-        if "kernels" in v:
-            kinds = ", ".join(f"{n} {kind}" for kind, n in v.get("kernels_by_kind", {}).items())
-            lines.append(f"kernels     {v['kernels']}{f' ({kinds})' if kinds else ''}")
-            lines += [f"plan        {plan['kernels']} where {plan['when']}" for plan in v.get("plans", [])]
-        stages = ", ".join(f"{name} {ms:.0f}" for name, ms in v["stages_ms"].items())
-        lines.append(f"stages, ms  {stages}")
-        special = v.get("specialized", {})
-        if versions := special.get("versions"):
-            made = ", ".join(f"({one['dims']}) {one['hits']} calls" for one in versions)
-            size = f"{special['code_bytes'] / 1024:.0f} KiB"
-            lines.append(f"specialised {made}; {size}, compiled in {special['compile_ms']:.0f} ms")
-        library = v.get("library", {})
-        if library.get("name"):
-            ways = f"{library['by_library']} products, kernels {library['by_kernel']}"
-            lines.append(
-                f"library     {library['name']} ({library['policy']}): {ways}, {len(library['choices'])} choices"
-            )
-        asked = ["capture", "code"] + ["weights"] * (v["cache"]["weights"] != "off")
-        lines.append("cache       " + ", ".join(f"{name} {v['cache'][name]}" for name in asked))
-        held, unreleased = v["held_weight_bytes"] / 2**20, v["unreleased_weight_bytes"] / 2**20
-        lines.append(f"weights     {held:.1f} MiB held ({unreleased:.1f} MiB without release_weights)")
-        lines.append(f"calls       {v['calls']}")
-        return "\n".join([*lines, *_left(v)])
+        return "\n".join(f"{title:<12}{text}" for title, text in rows(self._values))
+
+    def __rich__(self):
+        from .report_page import table
+
+        return table(self._values)
+
+    def _repr_html_(self) -> str | None:
+        from .report_page import fragment
+
+        try:
+            return fragment(self._values)
+        except Error:
+            # A notebook shows the text then.
+            return None
 
     def __repr__(self) -> str:
         return f"Report(compiles={self._values['compiles']}, coverage={self._values['coverage']})"
-
-
-#: So many rows of a kind are shown.
-_MOST_ROWS = 8
-
-
-def _left(values: dict[str, Any]) -> list[str]:
-    """Lines about what the framework runs, and about the graphs of ``torch.compile``."""
-    lines = []
-    for graph in values.get("graphs", [])[:_MOST_ROWS]:
-        lines.append(
-            f"graph {graph['id']:<6}{graph['operations']} operations, {graph['kernels']} kernels, "
-            f"coverage {graph['coverage']:.0%}, {graph['calls']} calls"
-        )
-    rows = [("torch runs", f"{row['op']}: {row['reason']}", row["source"]) for row in values["fallbacks"]]
-    rows += [("break", row["reason"], row["source"]) for row in values.get("graph_breaks", [])]
-    rows += [("recompiled", f"{row['id']}: {row['reason']}", None) for row in values.get("recompiles", [])]
-    for name, text, source in rows[:_MOST_ROWS]:
-        lines.append(f"{name:<12}{text.splitlines()[0]}" + (f" ({source})" if source else ""))
-    if len(rows) > _MOST_ROWS:
-        lines.append(f"            and {len(rows) - _MOST_ROWS} more, see to_dict()")
-    return lines
-
-
-def _with_lines(values: dict[str, Any], what: str) -> str:
-    """Facts or fixed sizes, with the lines of the model that ask for them."""
-    lines = values["asked_at"]
-    return "; ".join(f"{text} ({lines[text]})" if text in lines else text for text in values[what])
-
-
-def _text(value) -> str:
-    return value if isinstance(value, str) else json.dumps(value, indent=1)

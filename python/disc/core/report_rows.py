@@ -1,0 +1,75 @@
+"""Words the values of a report: rows of a title and a text, which every form of it shows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+#: So many rows of a kind are shown.
+MOST_ROWS = 8
+
+
+def rows(values: dict[str, Any]) -> list[tuple[str, str]]:
+    """The report as titles and texts."""
+    return [*_compiled(values), *_held(values), *_left(values)]
+
+
+def _compiled(v: dict[str, Any]) -> list[tuple[str, str]]:
+    inputs = "; ".join(f"{name} [{', '.join(row)}]" for name, row in v["dims"].items())
+    found = [("inputs", inputs)]
+    found += [(name, _with_lines(v, name)) for name in ("facts", "fixed") if v[name]]
+    compiles = f"{v['compiles']} (cache hits {v['cache_hits']})"
+    found.append(("compiles", f"{compiles}, coverage {v['coverage']:.0%} of {v['operations']} operations"))
+    if "kernels" in v:
+        kinds = ", ".join(f"{n} {kind}" for kind, n in v.get("kernels_by_kind", {}).items())
+        found.append(("kernels", f"{v['kernels']}{f' ({kinds})' if kinds else ''}"))
+        found += [("plan", f"{plan['kernels']} where {plan['when']}") for plan in v.get("plans", [])]
+    found.append(("stages, ms", ", ".join(f"{name} {ms:.0f}" for name, ms in v["stages_ms"].items())))
+    special = v.get("specialized", {})
+    if versions := special.get("versions"):
+        made = ", ".join(f"({one['dims']}) {one['hits']} calls" for one in versions)
+        size = f"{special['code_bytes'] / 1024:.0f} KiB"
+        found.append(("specialised", f"{made}; {size}, compiled in {special['compile_ms']:.0f} ms"))
+    library = v.get("library", {})
+    if library.get("name"):
+        ways = f"{library['by_library']} products, kernels {library['by_kernel']}"
+        choices = f"{len(library['choices'])} choices"
+        found.append(("library", f"{library['name']} ({library['policy']}): {ways}, {choices}"))
+    return found
+
+
+def _held(v: dict[str, Any]) -> list[tuple[str, str]]:
+    asked = ["capture", "code"] + ["weights"] * (v["cache"]["weights"] != "off")
+    held, unreleased = v["held_weight_bytes"] / 2**20, v["unreleased_weight_bytes"] / 2**20
+    return [
+        ("cache", ", ".join(f"{name} {v['cache'][name]}" for name in asked)),
+        ("weights", f"{held:.1f} MiB held ({unreleased:.1f} MiB without release_weights)"),
+        ("calls", str(v["calls"])),
+    ]
+
+
+def _left(values: dict[str, Any]) -> list[tuple[str, str]]:
+    """Rows about what the framework runs, and about the graphs of ``torch.compile``."""
+    graphs = [
+        (
+            f"graph {graph['id']}",
+            f"{graph['operations']} operations, {graph['kernels']} kernels, "
+            f"coverage {graph['coverage']:.0%}, {graph['calls']} calls",
+        )
+        for graph in values.get("graphs", [])[:MOST_ROWS]
+    ]
+    left = [("torch runs", f"{row['op']}: {row['reason']}", row["source"]) for row in values["fallbacks"]]
+    left += [("break", row["reason"], row["source"]) for row in values.get("graph_breaks", [])]
+    left += [("recompiled", f"{row['id']}: {row['reason']}", None) for row in values.get("recompiles", [])]
+    found = [
+        (name, text.splitlines()[0] + (f" ({source})" if source else ""))
+        for name, text, source in left[:MOST_ROWS]
+    ]
+    if len(left) > MOST_ROWS:
+        found.append(("", f"and {len(left) - MOST_ROWS} more, see to_dict()"))
+    return [*graphs, *found]
+
+
+def _with_lines(values: dict[str, Any], what: str) -> str:
+    """Facts or fixed sizes, with the lines of the model that ask for them."""
+    lines = values["asked_at"]
+    return "; ".join(f"{text} ({lines[text]})" if text in lines else text for text in values[what])
