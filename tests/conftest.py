@@ -43,6 +43,12 @@ def pytest_addoption(parser):
         default="some",
         help="dtypes of the row tests: two for each row (the first, and one that changes from row to row), or all",
     )
+    parser.addoption(
+        "--examples",
+        choices=("some", "all"),
+        default="some",
+        help="examples: those that need no further package, or all of them and the notebooks",
+    )
 
 
 def _native() -> bool:
