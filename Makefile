@@ -20,7 +20,7 @@ WITHOUT_LLVM := disc-abi disc-options disc-import disc-ir disc-filetests disc-pa
 WITH_LLVM := disc-llvm disc disc-cli
 PACKAGES = $(addprefix --package ,$(1))
 
-.PHONY: help setup demo examples test test-heavy fuzz test-serving bench lint fmt wheel capi develop checks test-rust test-python clean-python
+.PHONY: help setup demo examples zoo test test-heavy fuzz test-serving bench lint fmt wheel capi develop checks test-rust test-python clean-python
 
 help: ## say what the targets do
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -33,7 +33,11 @@ demo: setup develop ## compile BERT once, run it at 42 lengths, compare with eag
 
 examples: setup develop ## run every example and notebook, each as a user does
 	@scripts/setup.sh examples
-	@$(STEP) run "examples" scripts/pytest.sh tests/test_examples.py --examples all $(PYTEST_ARGS)
+	@$(STEP) run "examples" scripts/pytest.sh tests/test_examples.py tests/test_zoo.py --examples all $(PYTEST_ARGS)
+
+zoo: setup develop ## run some 160 architectures beside eager PyTorch, and write docs/models.md (an hour; it can be interrupted)
+	@scripts/setup.sh examples
+	@$(PYTHON) benches/zoo.py $(BENCH_ARGS)
 
 test: setup checks test-rust develop test-python ## every check and test: formatting, clippy, tidy, Rust, Python
 	@$(STEP) done "make test"

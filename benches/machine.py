@@ -11,7 +11,7 @@ import subprocess
 import time
 from pathlib import Path
 
-PACKAGES = ("torch", "onnxruntime", "openvino", "onnx", "transformers", "numpy")
+PACKAGES = ("torch", "onnxruntime", "openvino", "onnx", "transformers", "timm", "torchvision", "numpy")
 FLAGS = ("avx2", "fma", "avx512f", "avx512_vnni", "avx512_bf16", "amx_tile")
 
 

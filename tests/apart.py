@@ -39,9 +39,15 @@ def run(work: Callable[[], dict], limit: float) -> dict:
         child.kill()
         child.join()
     if row is None:
-        what = "it died" if child.exitcode != -signal.SIGXCPU else f"no end after {limit:.0f} s"
-        row = {"kind": "error", "note": what}
+        row = {"kind": "error", "note": _end(child.exitcode, limit)}
     return {**row, "seconds": round(time.perf_counter() - start, 1)}
+
+
+def _end(code: int, limit: float) -> str:
+    """The words for a process that ended without a row."""
+    if code in (-signal.SIGXCPU, -signal.SIGKILL):
+        return f"no end after {limit:.0f} s"
+    return f"it died of {signal.Signals(-code).name}" if code < 0 else f"it ended with {code}"
 
 
 def noted(row: dict, path: str | None) -> dict:
