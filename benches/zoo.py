@@ -26,6 +26,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
 import apart
 import disc
+import machine
 import model_check
 import torch
 import zoo_page
@@ -56,7 +57,8 @@ def main() -> int:
     for name in _named(chosen.only):
         if name not in found:
             work = functools.partial(_row, MODELS[name])
-            row = {"model": name, "library": MODELS[name].library, **apart.run(work, chosen.limit)}
+            row = {"model": name, "library": MODELS[name].library, "not_quiet": machine.noise()}
+            row |= apart.run(work, chosen.limit)
             found[name] = apart.noted(row, str(chosen.rows))
     rows = [found[name] for name in MODELS if name in found]
     if len(rows) == len(MODELS) or chosen.partial:
@@ -101,7 +103,7 @@ def _row(entry: Entry) -> dict:
             fault = difference(ours, wanted)
             worst = max(worst, _error(ours, wanted))
             if fault is not None and not _is_rounding(ours, wanted, eager, call):
-                faults.append({"call": i, "kind": fault[0], "text": fault[1].splitlines()[0][:300]})
+                faults.append({"call": i, "kind": fault[0], "text": " ".join(fault[1].split())[:300]})
             fast._dispatcher.variants.wait()
             served += turn == TURNS - 1 and _by_torch(fast) == before
     row |= {"faults": faults, "error": worst, "served": served, "of": len(calls)}
@@ -167,7 +169,7 @@ def _is_as_near(a, e, x) -> bool:
 def _told(report: dict) -> dict:
     """The columns that come from the report."""
     row = {name: report[name] for name in ("captured_by", "coverage", "kernels", "clusters", "variants")}
-    reasons = [(f["op"], f["reason"].splitlines()[0][:300], f["calls"]) for f in report["fallbacks"]]
+    reasons = [(f["op"], " ".join(f["reason"].split())[:300], f["calls"]) for f in report["fallbacks"]]
     breaks = [str(b)[:300] for b in report.get("graph_breaks", ())]
     return row | {"fallbacks": reasons, "graph_breaks": breaks}
 

@@ -10,7 +10,7 @@ from zoo_models import MODELS
 KINDS = {
     "whole": "compiled whole, for any size that was tried",
     "variants": "compiled whole, and once more for some of the sizes",
-    "sizes": "compiled whole; torch serves some of the sizes",
+    "sizes": "compiled whole; torch served some of the sizes in the third round of calls",
     "parts": "disc compiles parts, torch runs the rest",
     "eager": "torch runs the model",
     "wrong": "**a result differs from eager's**",
@@ -20,6 +20,7 @@ COLUMNS = (
     "model", "library", "outcome", "captured by", "share", "largest error", "first result", "speed", "what torch runs, and faults"
 )  # fmt: skip
 NOTE = 150
+PACKAGES = ("torch", "transformers", "timm", "torchvision")
 
 
 def summary(rows: list[dict]) -> str:
@@ -33,8 +34,8 @@ def summary(rows: list[dict]) -> str:
 def page(rows: list[dict], record: Record) -> list[str]:
     about = record.machine
     date = f"{record.stamp[:4]}-{record.stamp[4:6]}-{record.stamp[6:8]}"
-    versions = ", ".join(f"{name} {version}" for name, version in about["packages"].items())
-    noisy = " The machine was not idle." if record.reasons else ""
+    versions = ", ".join(f"{name} {about['packages'][name]}" for name in PACKAGES)
+    busy = sum(bool(row.get("not_quiet", True)) for row in rows)
     return [
         "# Models",
         "",
@@ -43,7 +44,7 @@ def page(rows: list[dict], record: Record) -> list[str]:
         "",
         f"{date}, {about['cpu']} (family {about['family_model'].replace('/', ', model ')}), one thread;",
         f"disc {disc.__version__}, {versions}.",
-        f"Record: `benches/records/zoo-{record.stamp}.json`.{noisy}",
+        f"Record: `benches/records/zoo-{record.stamp}.json`. Other work ran beside {busy} of the models.",
         "",
         f"{summary(rows)}.",
         *_left(rows),
@@ -56,8 +57,9 @@ def page(rows: list[dict], record: Record) -> list[str]:
         "- *Largest error*: the largest difference over the largest magnitude of a result. Above 1e-4 a result is",
         "  wrong, unless it is about as near to a computation in f64 as eager's.",
         "- *First result*: processor seconds from `disc.optimize` to the first result, without a cache.",
-        "- *Speed*: time of eager over time of disc, both summed over the three sizes (above 1: disc is faster).",
-        "  The models are small, so that the cost of a call counts for more than in models of the usual size.",
+        "- *Speed*: processor time of eager over that of disc, the least of several turns at each size, summed over",
+        "  the sizes (above 1: disc is faster). In models this small the cost of a call counts for much:",
+        "  [performance/cpu.md](performance/cpu.md) has models of the usual size.",
         "",
         f"| {' | '.join(COLUMNS)} |",
         f"|{'---|' * 4}{'---:|' * 4}---|",
@@ -94,7 +96,7 @@ def note(row: dict) -> str:
         return _short("; ".join(f"call {f['call']}: {f['text']}" for f in row["faults"][:2]))
     reasons = [f"{op}: {reason}" for op, reason, _ in row["fallbacks"]]
     served = (
-        f"torch serves {row['of'] - row['served']} of {row['of']} sizes. "
+        f"torch served {row['of'] - row['served']} of {row['of']} sizes. "
         if row["served"] < row["of"]
         else ""
     )

@@ -22,7 +22,15 @@ NOTEBOOKS = sorted(path.stem for path in (FOLDER / "notebooks").glob("*.ipynb"))
 DEMO = "demo"
 PROGRAMS = sorted(path.stem for path in FOLDER.glob("*.py") if path.stem != DEMO)
 #: They need no package beside those of requirements/test.txt, and take seconds.
-QUICK = ("generate", "lstm_tagger", "packages", "pipeline", "recommender", "resnet_any_size", "small_weights")
+QUICK = (
+    "lstm_tagger",
+    "packages",
+    "pipeline",
+    "recommender",
+    "resnet_any_size",
+    "sentence_embeddings",
+    "small_weights",
+)
 LONGEST = 60
 
 
