@@ -20,7 +20,7 @@ WITHOUT_LLVM := disc-abi disc-options disc-import disc-ir disc-filetests disc-pa
 WITH_LLVM := disc-llvm disc disc-cli
 PACKAGES = $(addprefix --package ,$(1))
 
-.PHONY: help setup demo examples zoo test test-heavy fuzz test-serving bench lint fmt wheel capi develop checks test-rust test-python clean-python
+.PHONY: help setup demo examples zoo test test-heavy fuzz test-serving bench lint fmt wheel capi develop checks test-rust test-python clean-python sdist
 
 help: ## say what the targets do
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -70,6 +70,11 @@ fmt: ## format the Rust and Python sources
 wheel: ## build one abi3 wheel for manylinux_2_28 into dist/
 	@scripts/setup.sh dev wheel
 	@scripts/wheel.sh
+
+sdist: ## build the source distribution into dist/
+	@scripts/setup.sh dev
+	@$(STEP) run "licences" cargo xtask licenses
+	@$(STEP) run "sdist" $(VENV)/bin/maturin sdist --out dist
 
 capi: ## build the C API: header and libraries into dist/capi/
 	@$(STEP) run "C API" scripts/capi.sh dist/capi

@@ -5,6 +5,7 @@
 #
 # The extension of this checkout is tested (scripts/develop.sh builds it; its ABI is that of any Python from 3.10 on). An environment
 # takes some gigabytes, in DISC_VERSIONS (default .venvs), and stays there. TESTS are files for pytest.
+# Each run is a row of docs/guide/matrix.md.
 #
 # exit codes: 1 a suite failed, 2 usage
 set -euo pipefail
@@ -38,7 +39,7 @@ installed() {
 linked() {
     local site
     site=$("$1/bin/python" -c 'import site; print(site.getsitepackages()[0])')
-    cp -r "${DISC_VENV:-.venv}"/lib/python3*/site-packages/disc{.pth,-*.dist-info} "$site"
+    cp -r "${DISC_VENV:-.venv}"/lib/python3*/site-packages/disc_compiler{.pth,-*.dist-info} "$site"
 }
 
 failed=0
@@ -50,8 +51,9 @@ for version in "$@"; do
     log=$home/results.txt
     printf '==> torch %s\n' "$found" >&2
     # shellcheck disable=SC2086
-    "$home/bin/python" -m pytest -n 2 -q -p no:cacheprovider $TESTS >"$log" 2>&1 || failed=1
+    "$home/bin/python" -m pytest -n 2 -q -p no:cacheprovider --junitxml "$home/results.xml" $TESTS >"$log" 2>&1 || failed=1
     printf 'torch %s: %s\n' "$found" "$(tail -n 1 "$log")"
     grep '^FAILED' "$log" || true
+    "$home/bin/python" scripts/matrix.py "$home/bin/python" "$home/results.xml"
 done
 exit $failed

@@ -14,10 +14,10 @@ export RUSTFLAGS="--remap-path-prefix=$PWD=disc --remap-path-prefix=${CARGO_HOME
 step() { scripts/step.sh run "$@"; }
 
 step "licences" cargo xtask licenses
-rm -f dist/disc-*.whl
+rm -f dist/disc_compiler-*.whl
 step "wheel" maturin build --release --zig --compatibility manylinux_2_28 --features old-glibc --out dist
 
-wheels=(dist/disc-*.whl)
+wheels=(dist/disc_compiler-*.whl)
 [ ${#wheels[@]} -eq 1 ] || { echo "one wheel was expected in dist/: ${wheels[*]}" >&2; exit 1; }
 # The tags of a wheel say nothing about undefined C++ symbols: only an import finds them.
 check=target/wheel-check
