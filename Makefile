@@ -20,7 +20,7 @@ WITHOUT_LLVM := disc-abi disc-options disc-import disc-ir disc-filetests disc-pa
 WITH_LLVM := disc-llvm disc disc-cli
 PACKAGES = $(addprefix --package ,$(1))
 
-.PHONY: help setup demo examples zoo test test-heavy fuzz test-serving bench lint fmt wheel capi develop checks test-rust test-python clean-python sdist
+.PHONY: help setup demo examples zoo test test-heavy fuzz test-serving bench lint fmt wheel capi develop checks test-rust test-python clean-python sdist charts docs
 
 help: ## say what the targets do
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -76,6 +76,14 @@ sdist: ## build the source distribution into dist/
 	@$(STEP) run "licences" cargo xtask licenses
 	@$(STEP) run "sdist" $(VENV)/bin/maturin sdist --out dist
 
+charts: setup ## draw the pictures of docs/images again, the chart from the newest record of a sentence encoder
+	@$(PYTHON) scripts/pictures.py
+
+docs: develop ## build the documentation site into dist/docs, and look at it in a headless Chromium
+	@scripts/setup.sh docs
+	@$(STEP) run "site" env NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --quiet --strict
+	@$(STEP) run "pages" $(PYTHON) scripts/check_site.py dist/docs dist/docs-pictures
+
 capi: ## build the C API: header and libraries into dist/capi/
 	@$(STEP) run "C API" scripts/capi.sh dist/capi
 
@@ -90,6 +98,7 @@ checks:
 	@$(STEP) run "rustfmt" cargo fmt --all --check
 	@$(STEP) run "ruff check" $(VENV)/bin/ruff check .
 	@$(STEP) run "ruff format" $(VENV)/bin/ruff format --check .
+	@$(STEP) run "mypy" $(VENV)/bin/mypy
 	@$(STEP) run "tidy" cargo xtask tidy
 	@$(STEP) run "clippy" cargo clippy --workspace --all-targets -- -D warnings
 
@@ -99,6 +108,8 @@ test-rust:
 
 develop: setup
 	@$(STEP) run "Python extension" scripts/develop.sh
+
+	@$(STEP) run "stubtest" scripts/stubtest.sh
 
 test-python: setup
 	@$(STEP) run "Python tests" scripts/pytest.sh $(PYTEST_ARGS)

@@ -55,6 +55,11 @@
 
 #![deny(missing_docs)]
 
+/// Tests the code of the guide.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/guide/rust.md")]
+mod guide {}
+
 mod arena;
 mod bind;
 mod cache_directory;

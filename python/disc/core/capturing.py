@@ -49,13 +49,24 @@ active: list[Recording] = []
 
 
 @contextlib.contextmanager
-def capture(module, path) -> Iterator[Recording]:
-    """Writes the calls of ``module`` made inside to ``path``, each with its program, weights,
-    inputs and results.
+def capture(module: Any, path: str | os.PathLike[str]) -> Iterator[Recording]:
+    """Writes the calls made inside to files, each with its program, weights, inputs and results.
 
     ``module`` is what ``disc.optimize`` or ``torch.compile`` returned. A second call goes to
     ``path`` with ``-2`` behind its stem, and so on, as do the parts of a module that disc compiles
     in parts; only calls of this thread are written. Raises disc.Error if no compiled code ran.
+    Only calls of this thread are written.
+
+    Args:
+        module: The result of ``disc.optimize``.
+        path: The file of the first call; a second one goes to ``path`` with ``-2`` behind its stem,
+            and so on.
+
+    Yields:
+        The recording; ``calls`` counts what it wrote.
+
+    Raises:
+        disc.Error: No call of compiled code was made.
     """
     recording = Recording(module, Path(path))
     active.append(recording)

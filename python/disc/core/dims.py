@@ -25,7 +25,14 @@ _LARGEST = 2**63 - 1
 
 @dataclass(frozen=True)
 class Dim:
-    """A named dynamic dimension.
+    """A named dynamic dimension, and facts about it that each call has to keep.
+
+    Attributes:
+        name: An identifier; one name in two places is an equality.
+        min: The least size.
+        max: The largest size; None for no bound.
+        multiple_of: A number that divides every size.
+        likely: Sizes that will come often; their code may be specialised at once.
 
     >>> Dim("S", max=512)
     Dim('S', min=0, max=512, multiple_of=1, likely=())

@@ -13,8 +13,14 @@ from __future__ import annotations
 class Error(RuntimeError):
     """Base of all errors of disc.
 
-    ``code`` looks like ``"E0401"``; ``op`` names the operation at fault, ``dims`` the dimensions,
-    ``help`` says what to do. Each may be None except ``code``.
+    Each attribute may be None, except ``code`` and ``message``.
+
+    Attributes:
+        code: A code such as ``"E0401"``.
+        message: The text without code and help.
+        op: The operation at fault.
+        dims: The dimensions at fault.
+        help: A proposal of what to do.
     """
 
     default_code = "E0700"

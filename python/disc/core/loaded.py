@@ -219,21 +219,32 @@ class Package:
 
 
 def load(
-    path,
+    path: str | os.PathLike[str] | bytes,
     *,
     device: str | None = None,
     entry: str | None = None,
     verify: bool | str = True,
-    require_signature=None,
+    require_signature: str | os.PathLike[str] | None = None,
 ) -> Package:
     """Opens a package; needs NumPy alone.
 
-    ``device`` is where it runs (``disc.devices()``), ``entry`` the one that ``package(...)`` calls.
-    All but the weights is verified each time; ``verify=True`` reads the weights when a file is seen
-    first or has changed, ``"all"`` each time, ``False`` never. ``require_signature`` is the path of
-    a public ed25519 key in PEM: a package that its owner did not sign is refused.
+    All but the weights is verified each time.
 
-    Raises ``disc.PackageError`` that names the damaged part, the version or the missing target.
+    Args:
+        path: The file, or the bytes of a package.
+        device: The device to run on, of ``disc.devices()``.
+        entry: The entry that ``package(...)`` calls.
+        verify: True reads the weights when a file is seen first or has changed, ``"all"`` each
+            time, False never.
+        require_signature: The path of a public ed25519 key in PEM: a package that its owner did not
+            sign is refused.
+
+    Returns:
+        The package, open.
+
+    Raises:
+        disc.PackageError: The file is damaged, too new or not signed, or has no code for this
+            machine; the message names the part.
     """
     words = {True: "first seen", False: "off", "all": "all"}
     if verify not in words:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 
 def clear_cache() -> int:
-    """Removes what earlier compilations left on disk (in ``DISC_CACHE_DIR``),
-    and returns how many entries went.
+    """Removes what earlier compilations left on disk (in ``DISC_CACHE_DIR``).
+
+    Returns:
+        The number of entries that went.
     """
     from . import environment, extension
 

@@ -29,9 +29,18 @@ class Compiled:
 FINDERS: list[Callable[[Any], Compiled | None]] = []
 
 
-def report(module) -> Report:
-    """The report of what ``disc.optimize`` returned, or of what ``torch.compile`` returned with
-    this backend, which has a report from the first call on.
+def report(module: Any) -> Report:
+    """Reports what was compiled, what the framework runs, and why.
+
+    Args:
+        module: The result of ``disc.optimize``, or of ``torch.compile`` with this backend, which
+            has a report from the first call on.
+
+    Returns:
+        The facts; ``print`` shows them.
+
+    Raises:
+        disc.Error: Nothing of the module is compiled by disc.
     """
     if isinstance(module, Compiled):
         return Report(module.report_values())
@@ -172,6 +181,15 @@ class Report:
         from .report_page import page
 
         Path(path).write_text(page(self._values), encoding="utf-8")
+        """The facts by name, in values of JSON."""
+        """The facts as text of JSON."""
+        """Writes one page with the facts to the file ``path``."""
+        rows = "".join(
+            f"<tr><th>{html.escape(k)}</th><td><pre>{html.escape(_text(v))}</pre></td></tr>"
+            for k, v in self._values.items()
+        )
+        page = f"<!doctype html><meta charset=utf-8><title>disc report</title><table>{rows}</table>"
+        Path(path).write_text(page, encoding="utf-8")
 
     def __str__(self) -> str:
         return "\n".join(f"{title:<12}{text}" for title, text in rows(self._values))

@@ -30,11 +30,11 @@ _PLAIN = (bool, int, float, str, type(None))
 
 def export(
     module: torch.nn.Module | Mapping[str, tuple],
-    inputs=None,
+    inputs: Any = None,
     path: str | PathLike[str] | None = None,
     *,
     kwargs: dict[str, Any] | None = None,
-    dims=None,
+    dims: Mapping[Any, Any] | str | None = None,
     target: str | Sequence[str] | None = None,
     options: Options | None = None,
     ir: bool = True,
@@ -43,19 +43,31 @@ def export(
 ) -> bytes | None:
     """Compiles ``module`` for inputs of any size and writes it to ``path`` as a package.
 
-    ``inputs``, ``kwargs`` and ``dims`` are those of ``disc.optimize``. A mapping
-    ``{"prefill": (module, inputs), "decode": (module, inputs)}`` makes one entry each, over one
-    table of weights. ``target`` is a CPU level such as ``"x86-64-v3"``, or a list of which the best
-    one that can run is picked when the package is loaded. ``ir`` keeps the program as text;
-    ``prepared`` keeps weights as kernels read them, which loads faster and takes more room.
-
     Buffers that calls change (a static cache, statistics of batch norm) are refused, unless
     ``state`` is ``"inputs"``: they are inputs behind the others then, by their names in the module.
     A call writes to them in place; what the module assigns anew is an output of that name. The
     caller holds the state, and starts with the values that ``module.named_buffers()`` has.
 
-    Without a path the package is returned as bytes. Raises ``disc.UnsupportedOp`` that lists the
-    ops which torch would have to run, and ``disc.PackageError`` for a model whose calls change it.
+    Args:
+        module: A module, or a mapping ``{"prefill": (module, inputs), "decode": (module, inputs)}``
+            that makes one entry each, over one table of weights.
+        inputs: An example, as for ``disc.optimize``.
+        path: The file to write.
+        kwargs: The keyword arguments of the example.
+        dims: Names and facts of sizes, as for ``disc.optimize``.
+        target: A CPU level such as ``"x86-64-v3"``, or a list of which the best one that can run is
+            picked when the package is loaded; else this machine's.
+        options: Options, over those of an enclosing ``with``.
+        ir: Keeps the program as text.
+        prepared: Keeps weights as kernels read them, which loads faster and takes more room.
+        state: ``"refuse"`` or ``"inputs"``, for buffers that calls change.
+
+    Returns:
+        The bytes of the package, without a path.
+
+    Raises:
+        disc.UnsupportedOp: Ops which torch would have to run; the message lists them.
+        disc.PackageError: Calls change the model, or the file cannot be written.
     """
     options = effective(options)
     refuse_planned(options)
@@ -85,8 +97,17 @@ def export(
 def save(module: OptimizedModule, path: str | PathLike[str] | None = None) -> bytes | None:
     """Writes what ``disc.optimize`` returned as a package that ``disc.load`` opens.
 
-    Each form of call that was compiled whole is an entry: ``main``, ``main_2``, ... Without a path
-    the package is returned as bytes. Raises ``disc.PackageError`` if no form was compiled whole.
+    Each form of call that was compiled whole is an entry: ``main``, ``main_2``, ...
+
+    Args:
+        module: The result of ``disc.optimize``.
+        path: The file to write.
+
+    Returns:
+        The bytes of the package, without a path.
+
+    Raises:
+        disc.PackageError: No form was compiled whole, or the weights were released.
     """
     if not _is_optimized(module):
         raise Error(f"disc.save takes what disc.optimize returned, got {type(module).__name__}", code="E0700")

@@ -18,33 +18,46 @@ _WRAPPERS = (torch.nn.DataParallel, torch.nn.parallel.DistributedDataParallel)
 
 def optimize(
     module: torch.nn.Module,
-    inputs=None,
+    inputs: Any = None,
     *,
     kwargs: dict[str, Any] | None = None,
     examples: Sequence[tuple] | None = None,
-    dims=None,
+    dims: Mapping[Any, Any] | str | None = None,
     options: Options | None = None,
 ) -> OptimizedModule:
     """Compiles ``module`` for inputs of any size.
 
-    ``inputs`` is an example: a tensor or a tuple of positional arguments; ``kwargs`` are keyword
-    arguments. ``examples`` has several, each ``(args, kwargs)``. The form of each (structure,
-    optional arguments, constants, types, ranks) is ready at once; any other form is compiled when
-    it is called first, and without an example that is so for all. What disc does not compile, torch
-    runs, and ``disc.report`` says what and why; ``Options(fallback="error")`` makes it an error.
+    The form of each example (structure, optional arguments, constants, types, ranks) is ready at
+    once; any other form is compiled when it is called first, and without an example that is so for
+    all. What disc does not compile, torch runs, and ``disc.report`` says what and why;
+    ``Options(fallback="error")`` makes it an error.
 
-    Every dimension is dynamic unless ``dims`` says otherwise: a mapping from parameter name or
-    position to ``{axis: name, disc.Dim or int}``, where one name in two places is an equality;
-    ``"static"`` fixes all sizes to the example's. An example size of 0 or 1 fixes nothing, unless
-    it is broadcast against another size, or the model branches on it (``if x.shape[0] == 1``): it
-    stays what it is then, and ``disc.report`` says so, with the line of the model. A call that
-    breaks a fact about a dim that ``dims`` names or fixes is an error; one that breaks another fact
-    that the model implied is served by torch, and by a further compilation if it comes again.
+    Every dimension is dynamic unless ``dims`` says otherwise. An example size of 0 or 1 fixes
+    nothing, unless it is broadcast against another size, or the model branches on it (``if
+    x.shape[0] == 1``): it stays what it is then, and ``disc.report`` says so, with the line of the
+    model. A call that breaks a fact about a dim that ``dims`` names or fixes is an error; one that
+    breaks another fact that the model implied is served by torch, and by a further compilation if
+    it comes again.
 
     The result computes what ``module`` computes, in the mode that it is in. It reads the weights
     once: ``load_state_dict`` on the result, or ``refresh()``, prepares them again; changes of the
     original in place before that may be seen in part. Compiled code gives no gradients: in grad
     mode, a call with an input that requires one is torch's.
+
+    Args:
+        module: The module; it keeps working, and shares its weights with the result.
+        inputs: An example: a tensor, or a tuple of positional arguments.
+        kwargs: The keyword arguments of the example.
+        examples: Several examples, each ``(args, kwargs)``.
+        dims: A mapping from parameter name or position to ``{axis: name, disc.Dim or int}``, where
+            one name in two places is an equality; ``"static"`` fixes all sizes to the example's.
+        options: Options, over those of an enclosing ``with``.
+
+    Returns:
+        A module that stands in for ``module``.
+
+    Raises:
+        disc.Error: An argument is wrong, or breaks with ``fallback="error"``.
     """
     if not isinstance(module, torch.nn.Module):
         raise Error(
