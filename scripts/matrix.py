@@ -26,7 +26,7 @@ KEY = ("os", "python", "torch", "cpu")
 
 
 def row(interpreter: str, results: Path) -> dict:
-    """What ran here: the system, the versions of an environment, the counts of its tests."""
+    """Describes a run: the system, the versions of an environment, the counts of its tests."""
     ask = "import platform, torch; print(platform.python_version(), torch.__version__.split('+')[0])"
     answer = subprocess.run([interpreter, "-c", ask], capture_output=True, text=True, check=True).stdout
     python, torch = answer.split()
