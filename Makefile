@@ -109,7 +109,6 @@ test-rust:
 develop: setup
 	@$(STEP) run "Python extension" scripts/develop.sh
 
-	@$(STEP) run "stubtest" scripts/stubtest.sh
-
 test-python: setup
+	@$(STEP) run "stubtest" scripts/stubtest.sh
 	@$(STEP) run "Python tests" scripts/pytest.sh $(PYTEST_ARGS)
