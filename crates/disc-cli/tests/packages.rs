@@ -186,11 +186,17 @@ fn shapes_are_timed_and_launches_traced() {
         assert_eq!(shapes.iter().map(|shape| shape["inputs"]["ids"][1].as_i64().unwrap()).collect::<Vec<_>>(), [4, 16]);
         for shape in shapes {
             assert!(shape["p50"].as_f64().unwrap() <= shape["p99"].as_f64().unwrap());
-            assert!(!shape["kernels"].as_array().unwrap().is_empty());
+            let names: Vec<&str> = shape["kernels"].as_array().unwrap().iter().map(|row| row["name"].as_str().unwrap()).collect();
+            assert!(
+                names.len() == 2 && names.iter().all(|name| name.starts_with('k') && name.contains("_pointwise")),
+                "{names:?}"
+            );
         }
         let trace: Value = serde_json::from_str(&fs::read_to_string(folder.file("t.json")).unwrap()).unwrap();
         let events = trace["traceEvents"].as_array().unwrap();
-        assert!(events.iter().any(|event| event["ph"] == "X" && event["dur"].as_f64().unwrap() > 0.0));
+        let is_timed = |event: &&Value| event["ph"] == "X" && event["dur"].as_f64().unwrap() > 0.0;
+        let launch = events.iter().find(is_timed).unwrap();
+        assert!(launch["name"].as_str().unwrap().contains("_pointwise"), "{launch}");
     }
     assert!(folder.error("bench m.discpkg --input ids=rand:1x{1,2,3} --input scale=rand:{1,2}").contains("has 2 values"));
 }

@@ -15,7 +15,7 @@ use disc_codegen::{
     target::{Compilation, Target},
 };
 use disc_ir::{Function, FunctionKind};
-use inkwell::{GlobalVisibility, context::Context};
+use inkwell::context::Context;
 use std::{
     sync::{
         Mutex, PoisonError,
@@ -34,14 +34,11 @@ const STACK: usize = 16 << 20;
 pub struct Options {
     /// Number of modules that are compiled in parallel.
     pub threads: usize,
-    /// Export kernels by name, for programs that call them without a host program, and for
-    /// profiles.
-    pub export_kernels: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { threads: std::thread::available_parallelism().map_or(1, usize::from), export_kernels: false }
+        Self { threads: std::thread::available_parallelism().map_or(1, usize::from) }
     }
 }
 
@@ -65,7 +62,7 @@ pub struct Compiled {
 }
 
 /// Compiles the kernels, routines and host programs of `program`. Host programs are exported by
-/// [`crate::entry_symbol`].
+/// [`crate::entry_symbol`], kernels by their names, which profiles show.
 ///
 /// # Errors
 /// A device without a backend, or a failure of LLVM.
@@ -77,7 +74,7 @@ pub fn compile(program: &Program, targets: &Compilation, options: &Options) -> R
     let host = Batch { functions: &entries, target: targets.host(), codegen: Codegen::Fast, versioned: true };
     let device = |functions| Batch { functions, target: targets.device(), codegen: Codegen::Less, versioned: false };
     let batches: Vec<Batch<'_>> = [host].into_iter().chain(kernels.chunks(BATCH).map(device)).collect();
-    let objects = in_parallel(batches.len(), options.threads, |i| object(program, &batches[i], options))?;
+    let objects = in_parallel(batches.len(), options.threads, |i| object(program, &batches[i]))?;
     let mut timings = Timings { modules: objects.len(), ..Timings::default() };
     let mut linked = Vec::with_capacity(objects.len());
     for (object, lower, codegen) in objects {
@@ -166,7 +163,7 @@ struct Batch<'p> {
 }
 
 /// Compiles one batch to an object, and times both halves.
-fn object(program: &Program, batch: &Batch<'_>, options: &Options) -> Result<(Object, Duration, Duration), Error> {
+fn object(program: &Program, batch: &Batch<'_>) -> Result<(Object, Duration, Duration), Error> {
     in_context(|context| {
         let start = Instant::now();
         let machine = Machine::new(batch.target, batch.codegen)?;
@@ -174,13 +171,6 @@ fn object(program: &Program, batch: &Batch<'_>, options: &Options) -> Result<(Ob
         batch.functions.iter().try_for_each(|function| lower_any(&emit, program, function))?;
         if batch.versioned {
             export_version(&emit);
-        }
-        if options.export_kernels {
-            // Also kernels that this module only refers to: of two visibilities, the linker takes
-            // the narrower one.
-            let kernels = program.module.functions.iter().filter(|f| f.kind == FunctionKind::Kernel);
-            let lowered = kernels.filter_map(|f| emit.module.get_function(&f.name));
-            lowered.for_each(|f| f.as_global_value().set_visibility(GlobalVisibility::Default));
         }
         let lowered = start.elapsed();
         let object = machine.object(emit.module)?;

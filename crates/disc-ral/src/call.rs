@@ -13,9 +13,10 @@ use crate::{
     device::{Device, Launch, LaunchFailure, Queue},
     failure::Failure,
     gemm::{GemmDispatch, run_gemm},
+    kernel_names::KernelNames,
     layout_arena::layout_arena,
     meta::EntryMeta,
-    profile::LaunchRecord,
+    profile::Profile,
     tensor::{OutputAllocator, bytes_of},
     weights::WeightSet,
 };
@@ -28,7 +29,6 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
-    time::Instant,
 };
 
 /// More values than any message has.
@@ -38,7 +38,8 @@ const MAX_VALUES: u32 = 64;
 pub(crate) struct Call<'a> {
     pub(crate) arena: &'a mut Arena,
     pub(crate) queue: &'a mut dyn Queue,
-    pub(crate) profile: &'a mut Option<Vec<LaunchRecord>>,
+    pub(crate) profile: &'a mut Option<Box<Profile>>,
+    pub(crate) names: &'a KernelNames,
     pub(crate) entry: &'a EntryMeta,
     pub(crate) device: &'a Arc<dyn Device>,
     pub(crate) weights: &'a WeightSet,
@@ -79,15 +80,17 @@ impl Call<'_> {
     }
 
     pub(crate) fn launch(&mut self, launch: &Launch) -> Result<(), LaunchFailure> {
-        let Some(records) = self.profile else {
+        let Some(profile) = self.profile else {
             // SAFETY: generated code keeps the contract of kernels.
             return unsafe { self.queue.launch(launch) }.map(|_| ());
         };
-        let start = Instant::now();
-        // SAFETY: as above.
-        let threads = unsafe { self.queue.launch(launch) }?;
-        self.queue.sync()?;
-        records.push(LaunchRecord::new(launch, threads, start));
+        let queue = &mut *self.queue;
+        profile.record(launch, self.names, false, || {
+            // SAFETY: as above.
+            let threads = unsafe { queue.launch(launch) }?;
+            queue.sync()?;
+            Ok(Some(threads))
+        })?;
         Ok(())
     }
 

@@ -10,8 +10,10 @@ use crate::{
     error::{Error, code},
     failure::Failure,
     gemm::GemmDispatch,
+    kernel_names::KernelNames,
     library::Library,
     meta::{EntryMeta, ModuleMeta},
+    profile,
     session_state::SessionState,
     tensor::{OutputAllocator, OutputError, TensorRef},
     weights::{Prepared, Weight, WeightSet, WeightState},
@@ -33,8 +35,7 @@ const MAX_IDLE: usize = 16;
 pub struct Code {
     entries: Vec<EntryFn>,
     prepare: Vec<EntryFn>,
-    /// Keeps the functions' code loaded.
-    _library: Option<Arc<Library>>,
+    names: KernelNames,
 }
 
 impl Code {
@@ -42,7 +43,7 @@ impl Code {
     pub fn from_library(library: Arc<Library>, meta: &ModuleMeta) -> Result<Self, Error> {
         let entries = meta.entries.iter().map(|entry| library.entry(&entry.symbol)).collect::<Result<_, _>>()?;
         let prepare = meta.prepare.iter().map(|symbol| library.entry(symbol)).collect::<Result<_, _>>()?;
-        Ok(Self { entries, prepare, _library: Some(library) })
+        Ok(Self { entries, prepare, names: KernelNames::of(library, meta) })
     }
 
     /// Takes functions that are part of this program, in the order of the metadata.
@@ -50,7 +51,7 @@ impl Code {
     /// # Safety
     /// They keep the contract of [`EntryFn`] for the metadata that they are used with.
     pub unsafe fn from_functions(entries: Vec<EntryFn>, prepare: Vec<EntryFn>) -> Self {
-        Self { entries, prepare, _library: None }
+        Self { entries, prepare, names: KernelNames::default() }
     }
 }
 
@@ -145,12 +146,17 @@ impl Executable {
                 self.device.name()
             )));
         }
+        let traced = session.profile.is_some() || profile::is_traced();
+        let span = traced.then(|| profile::Traced::call(session, meta, inputs));
         let result = bind(&mut session.descriptors, meta, inputs, self.device.kind())
             .and_then(|()| {
                 let gemm = self.options.gemm.as_deref();
-                call(function, session, (&self.weights.load(), gemm), &self.meta, meta, outputs)
+                call(function, session, (&self.weights.load(), gemm), (&self.meta, &self.code.names), meta, outputs)
             })
             .and_then(|()| finish_outputs(meta, &session.descriptors.outputs, outputs));
+        if let Some(span) = span {
+            span.end(session);
+        }
         session.descriptors.clear();
         self.peak_arena.fetch_max(session.arena.peak(), Ordering::Relaxed);
         result
@@ -264,7 +270,7 @@ fn prepare(
         }
         for (&function, symbol) in code.prepare.iter().zip(&meta.prepare) {
             let entry = EntryMeta { name: symbol.clone(), symbol: symbol.clone(), ..EntryMeta::default() };
-            call(function, &mut session, (&set, None), meta, &entry, &mut NoOutputs)?;
+            call(function, &mut session, (&set, None), (meta, &code.names), &entry, &mut NoOutputs)?;
         }
     }
     if options.release_weights {
@@ -278,7 +284,7 @@ fn call(
     function: EntryFn,
     session: &mut SessionState,
     (weights, gemm): (&WeightSet, Option<&GemmDispatch>),
-    meta: &ModuleMeta,
+    (meta, names): (&ModuleMeta, &KernelNames),
     entry: &EntryMeta,
     allocator: &mut dyn OutputAllocator,
 ) -> Result<(), Error> {
@@ -286,7 +292,8 @@ fn call(
     let inputs = if descriptors.inputs.is_empty() { ptr::null() } else { descriptors.inputs.as_ptr() };
     let outputs = if descriptors.outputs.is_empty() { ptr::null_mut() } else { descriptors.outputs.as_mut_ptr() };
     let queue = queue.as_mut();
-    let state = CallState::new(Call { arena, queue, profile, entry, device, weights, gemm, allocator, outputs, failure: None });
+    let state =
+        CallState::new(Call { arena, queue, profile, names, entry, device, weights, gemm, allocator, outputs, failure: None });
     let mut context = state.context(weights.table(), *nontemporal_bytes);
     // SAFETY: the code keeps its contract for this metadata (promised when it was loaded), and
     // `bind` made the descriptors that it expects.

@@ -72,6 +72,7 @@ mod executable;
 mod failure;
 mod gemm;
 mod host;
+mod kernel_names;
 mod layout_arena;
 mod library;
 mod meta;
@@ -102,7 +103,7 @@ pub use package::{
     write_safetensors,
 };
 pub use pool::{MAX_THREADS, default_threads, pin_workers, started_workers};
-pub use profile::LaunchRecord;
+pub use profile::{LaunchObserver, LaunchRecord, TRACE};
 pub use session_state::SessionState;
 pub use strided::with_contiguous;
 pub use tensor::{OutputAllocator, OutputError, TensorRef, bytes_of};

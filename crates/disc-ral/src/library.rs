@@ -9,8 +9,9 @@ use std::{
     ffi::{CStr, CString, c_void},
     fs::File,
     io::Write,
+    mem::MaybeUninit,
     os::fd::{AsRawFd, FromRawFd},
-    ptr::NonNull,
+    ptr::{self, NonNull},
 };
 
 /// A loaded library. It is unloaded on drop: no function taken from it may be called afterwards.
@@ -60,9 +61,24 @@ impl Library {
         Ok(unsafe { std::mem::transmute::<*mut c_void, EntryFn>(address.as_ptr()) })
     }
 
-    /// Returns the address of an exported symbol, as profiles show it.
-    pub fn address(&self, symbol: &str) -> Option<usize> {
-        self.symbol(symbol).ok().map(|address| address.as_ptr() as usize)
+    /// Returns the exported symbol at an address of this library. Kernels are exported under their
+    /// names; libraries of older versions have none.
+    pub(crate) fn symbol_at(&self, address: usize) -> Option<String> {
+        let mut found = MaybeUninit::<libc::Dl_info>::zeroed();
+        // SAFETY: dladdr takes any address, and writes to `found` unless it returns 0.
+        let found = unsafe {
+            if libc::dladdr(ptr::without_provenance(address), found.as_mut_ptr()) == 0 {
+                return None;
+            }
+            found.assume_init()
+        };
+        // The symbol is the nearest one before the address.
+        if found.dli_sname.is_null() || found.dli_saddr.addr() != address {
+            return None;
+        }
+        // SAFETY: NUL-terminated text of a library that stays loaded: this one, or one whose code
+        // is at an address that is running.
+        Some(unsafe { CStr::from_ptr(found.dli_sname) }.to_string_lossy().into_owned())
     }
 
     fn symbol(&self, name: &str) -> Result<NonNull<c_void>, Error> {

@@ -5,8 +5,10 @@
 //! counts, dtypes, ranks and memory against this; the entry checks sizes against dims and facts,
 //! with the `sites` as messages.
 
+use crate::tensor::TensorRef;
 use disc_abi::DType;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// A compiled module.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -21,6 +23,10 @@ pub struct ModuleMeta {
     pub prepare: Vec<String>,
     /// Source sites: number `n` of generated code is `sites[n - 1]`.
     pub sites: Vec<Site>,
+    /// For profiles: by the group of kernels (`k3` of `k3_matmul_split_k`), the modules of the
+    /// model whose weights they read. A `*` stands for the numbers of modules of one kind.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub sources: BTreeMap<String, Vec<String>>,
 }
 
 /// A named entry.
@@ -124,6 +130,25 @@ impl ModuleMeta {
     /// Returns the position of an entry.
     pub fn entry(&self, name: &str) -> Option<usize> {
         self.entries.iter().position(|entry| entry.name == name)
+    }
+}
+
+impl EntryMeta {
+    /// Returns the sizes that inputs give to the dims that have a name, each once, in the order of
+    /// the signature.
+    pub fn sizes_of<'m>(&'m self, inputs: &[TensorRef<'_>]) -> impl Iterator<Item = (&'m str, i64)> {
+        let is_name = |dim: &str| {
+            dim.starts_with(|c: char| c.is_alphabetic() || c == '_') && dim.chars().all(|c| c.is_alphanumeric() || c == '_')
+        };
+        let mut found: Vec<(&'m str, i64)> = Vec::new();
+        for (input, tensor) in self.inputs.iter().zip(inputs) {
+            for (dim, &size) in input.dims.iter().zip(tensor.sizes()) {
+                if is_name(dim) && found.iter().all(|(known, _)| known != dim) {
+                    found.push((dim, size));
+                }
+            }
+        }
+        found.into_iter()
     }
 }
 

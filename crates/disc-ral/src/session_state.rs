@@ -6,7 +6,7 @@
 use crate::{
     arena::Arena,
     device::{Device, Queue},
-    profile::LaunchRecord,
+    profile::{LaunchObserver, LaunchRecord, Profile},
 };
 use disc_abi::Tensor;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ pub struct SessionState {
     pub(crate) device: Arc<dyn Device>,
     pub(crate) arena: Arena,
     pub(crate) queue: Box<dyn Queue>,
-    pub(crate) profile: Option<Vec<LaunchRecord>>,
+    pub(crate) profile: Option<Box<Profile>>,
     pub(crate) descriptors: Descriptors,
     pub(crate) nontemporal_bytes: i64,
 }
@@ -65,12 +65,18 @@ impl SessionState {
 
     /// Times each launch from now on.
     pub fn start_profile(&mut self) {
-        self.profile = Some(Vec::new());
+        self.profile = Some(Box::default());
     }
 
-    /// Stops the profile. Returns the launches since `start_profile`.
+    /// Times each launch from now on, as [`SessionState::start_profile`] does, and calls `observer`
+    /// before and after it.
+    pub fn observe(&mut self, observer: Box<dyn LaunchObserver>) {
+        self.profile = Some(Box::new(Profile::observed(observer)));
+    }
+
+    /// Stops the profile. Returns the launches since it began.
     pub fn take_profile(&mut self) -> Vec<LaunchRecord> {
-        self.profile.take().unwrap_or_default()
+        self.profile.take().map(|profile| profile.records).unwrap_or_default()
     }
 
     /// Returns the bytes of temporary memory that the session holds now, kernel scratch included.

@@ -27,8 +27,6 @@ pub struct Artifact {
     pub meta: Arc<ModuleMeta>,
     pub report: Report,
     pub(crate) constants: Arc<Constants>,
-    /// The kernels that the code exports by name.
-    pub(crate) names: Vec<Arc<str>>,
     pub(crate) targets: Compilation,
     /// The source of specialised versions; `None` if there will be none.
     pub(crate) source: Option<Source>,
@@ -146,6 +144,7 @@ pub(crate) fn guarded<T>(run: impl FnOnce() -> Result<T, Error>) -> Result<T, Er
 }
 
 fn compile_inner(mut module: Module, options: &Options, ready: Option<Recipes>) -> Result<(Artifact, Recipes), Error> {
+    let began = Instant::now();
     let targets = targets(options)?;
     // A missing library is reported before any work is done.
     let offers = library::offers(options, &targets)?;
@@ -162,7 +161,7 @@ fn compile_inner(mut module: Module, options: &Options, ready: Option<Recipes>) 
     let lowered = time.elapsed();
     dump.program(&program, &targets)?;
     let time = Instant::now();
-    let llvm = disc_llvm::Options { threads: compile_threads(options), export_kernels: options.keep_names };
+    let llvm = disc_llvm::Options { threads: compile_threads(options) };
     let compiled = disc_llvm::compile(&program, &targets, &llvm)?;
     report.stage("codegen", lowered + time.elapsed().saturating_sub(compiled.timings.link));
     report.stage("link", compiled.timings.link);
@@ -170,16 +169,16 @@ fn compile_inner(mut module: Module, options: &Options, ready: Option<Recipes>) 
     count_kernels(&program, &mut report);
     let constants =
         program.module.weights.iter().filter_map(|w| w.data.as_ref().map(|data| (w.name.to_string(), data.bytes.clone())));
-    let kernels = program.module.functions.iter().filter(|f| options.keep_names && f.kind == FunctionKind::Kernel);
     let artifact = Artifact {
         code: compiled.bytes.into(),
         meta: Arc::new(describe(&program)),
         report,
         constants: Arc::new(constants.collect()),
-        names: kernels.map(|kernel| kernel.name.clone()).collect(),
         targets,
         source: None,
     };
+    let Report { kernels, versions, code_bytes, .. } = artifact.report;
+    tracing::info!(kernels, versions, code_bytes, milliseconds = began.elapsed().as_millis() as u64, "a program is compiled");
     Ok((artifact, recipes))
 }
 
@@ -260,7 +259,6 @@ impl Artifact {
                 disc_ral::pin_workers();
             }
             let library = self.library()?;
-            let names = self.names.iter().filter_map(|name| Some((library.address(name)?, name.clone()))).collect();
             let weights = weights_by_name(&self.meta, &self.constants, by_name(weights))?;
             let place = cache::Place::of(self, &weights, options);
             let found = place.as_ref().and_then(cache::Place::find);
@@ -274,7 +272,7 @@ impl Artifact {
                     place.missed()
                 }
             };
-            Executable::new(inner, self, names, outcome, options)
+            Executable::new(inner, self, outcome, options)
         })
     }
 

@@ -7,7 +7,7 @@ use crate::{
     weights::{Constants, by_name, weights_by_name},
 };
 use disc_ral::{Blobs, GemmDispatch, Library, ModuleMeta, OutputAllocator, SessionState, TensorRef, Weight, with_contiguous};
-use std::{collections::HashMap, sync::Arc};
+use std::sync::Arc;
 
 /// A compiled and loaded module: any number of threads may run it at once, each with a session of
 /// its own.
@@ -15,8 +15,6 @@ pub struct Executable {
     pub(crate) inner: Arc<disc_ral::Executable>,
     constants: Arc<Constants>,
     report: Option<Report>,
-    /// Names of kernels by address.
-    names: HashMap<usize, Arc<str>>,
     /// Versions for constant sizes; `None` if nothing can be, or shall be, specialised.
     tier: Option<Arc<Tier>>,
     prepared: Outcome,
@@ -26,14 +24,13 @@ impl Executable {
     pub(crate) fn new(
         inner: disc_ral::Executable,
         artifact: &Artifact,
-        names: HashMap<usize, Arc<str>>,
         prepared: Outcome,
         options: &Options,
     ) -> Result<Self, Error> {
         let inner = Arc::new(inner);
         let tier = Tier::new(&inner, artifact, options)?.map(Arc::new);
         let (constants, report) = (Arc::clone(&artifact.constants), Some(artifact.report.clone()));
-        Ok(Self { inner, constants, report, names, tier, prepared })
+        Ok(Self { inner, constants, report, tier, prepared })
     }
 
     /// Loads machine code that was not compiled in this process, with its metadata and with weights
@@ -58,13 +55,13 @@ impl Executable {
         let code = disc_ral::Code::from_library(library, &meta)?;
         let weights = weights_by_name(&meta, &constants, by_name(weights))?;
         let inner = Arc::new(disc_ral::Executable::new(device, code, meta, weights, Default::default())?);
-        Ok(Self { inner, constants, report: None, names: HashMap::new(), tier: None, prepared: Outcome::Off })
+        Ok(Self { inner, constants, report: None, tier: None, prepared: Outcome::Off })
     }
 
     /// Makes an executable of code that was loaded from a package.
     pub fn from_loaded(inner: Arc<disc_ral::Executable>) -> Self {
         let constants = Arc::new(Constants::new());
-        Self { inner, constants, report: None, names: HashMap::new(), tier: None, prepared: Outcome::Off }
+        Self { inner, constants, report: None, tier: None, prepared: Outcome::Off }
     }
 
     /// Runs entry number `entry`. Strided inputs are made contiguous first.
@@ -133,12 +130,6 @@ impl Executable {
     /// Returns the report of the compilation; `None` for [`Executable::from_code`].
     pub fn report(&self) -> Option<&Report> {
         self.report.as_ref()
-    }
-
-    /// Returns the name of the kernel at an address of a [`disc_ral::LaunchRecord`], if it was
-    /// compiled with [`crate::Options::keep_names`].
-    pub fn kernel_name(&self, address: usize) -> Option<&str> {
-        self.names.get(&address).map(|name| &**name)
     }
 
     /// Returns `Hit` if prepared weights came from the cache at load, else the reason why not.

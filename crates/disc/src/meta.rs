@@ -2,11 +2,11 @@
 use crate::{memory::temporary_bytes, tensors::dtype};
 use disc_codegen::host::Program;
 use disc_ir::{
-    Attr, Function, FunctionKind, Module, OpKind, TensorType,
+    Attr, Function, FunctionKind, Inst, Module, OpKind, TensorType, Value,
     graph::{PREPARE, Weight},
 };
 use disc_ral::{BlobMeta, EntryMeta, InputMeta, ModuleMeta, OutputMeta, Site, WeightMeta};
-use std::collections::HashSet;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 /// Sorts the weights into the order of the runtime's table: plain ones, then prepared ones by the
 /// result that makes them.
@@ -34,7 +34,61 @@ pub(crate) fn describe(program: &Program) -> ModuleMeta {
         blobs: prepared.iter().map(|w| blob(w)).collect(),
         prepare: hosts().filter(|f| &*f.name == PREPARE).map(|f| disc_llvm::entry_symbol(&f.name)).collect(),
         sites: program.sites.iter().map(site).collect(),
+        sources: sources(hosts().filter(|f| &*f.name != PREPARE)),
     }
+}
+
+/// Returns the modules of the model whose weights the kernels of each group read.
+fn sources<'f>(hosts: impl Iterator<Item = &'f Function>) -> BTreeMap<String, Vec<String>> {
+    let mut found: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for host in hosts {
+        for inst in host.walk(host.body) {
+            let Some(group) = launched(host, inst).and_then(|kernel| kernel.split('_').next()) else { continue };
+            let read = host.operands(inst).iter().filter_map(|&operand| weight_behind(host, operand)).filter_map(module_of);
+            found.entry(group.to_owned()).or_default().extend(read);
+        }
+    }
+    found.retain(|_, modules| !modules.is_empty());
+    found.into_iter().map(|(group, modules)| (group, of_a_kind(&modules))).collect()
+}
+
+/// Returns the kernel that an op launches.
+fn launched(host: &Function, inst: Inst) -> Option<&str> {
+    let position = OpKind::Launch.def().attr_position("kernel")?;
+    match host.inst(inst).attrs.get(position)? {
+        Some(Attr::Symbol(name)) if host.kind_of(inst) == OpKind::Launch => Some(name),
+        _ => None,
+    }
+}
+
+/// Returns the weight that a buffer is a part of.
+fn weight_behind(host: &Function, mut buffer: Value) -> Option<&str> {
+    loop {
+        let inst = host.defining(buffer)?;
+        match (host.kind_of(inst), &host.inst(inst).attrs[..]) {
+            (OpKind::View, _) => buffer = *host.operands(inst).first()?,
+            (OpKind::Weight, [Some(Attr::Symbol(name))]) => return Some(name),
+            _ => return None,
+        }
+    }
+}
+
+/// Returns the module that a weight belongs to: `encoder.0` of `encoder.0.bias`, and of
+/// `encoder.0.weight.prepared`.
+fn module_of(weight: &str) -> Option<String> {
+    let plain = weight.find(".prepared").map_or(weight, |end| &weight[..end]);
+    plain.rsplit_once('.').map(|(module, _)| module.to_owned())
+}
+
+/// Joins the names that differ in numbers alone: `encoder.*` for `encoder.0` and `encoder.1`.
+fn of_a_kind(modules: &BTreeSet<String>) -> Vec<String> {
+    let is_number = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+    let mut kinds: BTreeMap<String, Vec<&String>> = BTreeMap::new();
+    for module in modules {
+        let parts: Vec<&str> = module.split('.').map(|part| if is_number(part) { "*" } else { part }).collect();
+        kinds.entry(parts.join(".")).or_default().push(module);
+    }
+    kinds.into_iter().map(|(kind, members)| if let [one] = members[..] { one.clone() } else { kind }).collect()
 }
 
 /// Returns the weights that a function reads.
@@ -98,5 +152,19 @@ fn site(site: &disc_codegen::kernel::Site) -> Site {
         template: site.message.clone(),
         dims: Vec::new(),
         kernel_values: site.kernel_values,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn modules_that_differ_in_numbers_are_one_kind() {
+        let names = ["a.0.q", "a.1.q", "a.0.k", "head", "b.7"].map(str::to_owned);
+        assert_eq!(of_a_kind(&names.into()), ["a.0.k", "a.*.q", "b.7", "head"]);
+        assert_eq!(module_of("encoder.0.weight.prepared.2").as_deref(), Some("encoder.0"));
+        assert_eq!(module_of("head.bias").as_deref(), Some("head"));
+        assert_eq!(module_of("table"), None);
     }
 }

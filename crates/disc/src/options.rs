@@ -26,8 +26,6 @@ macro_rules! declare {
             /// Keep prepared weights in that folder too, written by a thread of its own and mapped
             /// by every load of the same code with the same weights.
             pub cache_weights: bool,
-            /// Keep the names of kernels in the code, for [`crate::Executable::kernel_name`].
-            pub keep_names: bool,
         }
 
         impl Options {

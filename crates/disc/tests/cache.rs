@@ -55,7 +55,6 @@ fn other_programs_targets_and_options_are_other_entries() {
     assert_eq!(used(&TEXT.replace("multiply", "add"), &folder.options()), Outcome::Miss);
     assert_eq!(used(&TEXT.replace("[1, 2, 3]", "[1, 2, 4]"), &folder.options()), Outcome::Miss);
     assert_eq!(used(TEXT, &Options { target: Some("x86-64-v3".into()), ..folder.options() }), Outcome::Miss);
-    assert_eq!(used(TEXT, &Options { keep_names: true, ..folder.options() }), Outcome::Miss);
     assert_eq!(used(TEXT, &Options { weights: disc::WeightForm::Int8, ..folder.options() }), Outcome::Miss);
     assert_eq!(used(TEXT, &Options { winograd: Some(false), ..folder.options() }), Outcome::Miss);
     assert_eq!(used(TEXT, &Options { winograd: Some(true), ..folder.options() }), Outcome::Hit);

@@ -108,8 +108,10 @@ pub(crate) fn lower<'c>(emit: &Emit<'c>, program: &Module, function: &Function) 
     Ok(())
 }
 
-/// Declares the LLVM function of a kernel or routine: hidden, so that other modules of the same
-/// library may call it.
+/// Declares the LLVM function of a kernel or routine, which other modules of the same library may
+/// call. A kernel is exported, for profiles find its name by its address; protected, a reference to
+/// it needs no table. Of two visibilities the linker takes the narrower one, so that references
+/// have it too.
 fn declare<'c>(emit: &Emit<'c>, program: &Module, function: &Function) -> Result<FunctionValue<'c>, Error> {
     if let Some(found) = emit.module.get_function(&function.name) {
         return Ok(found);
@@ -132,7 +134,9 @@ fn declare<'c>(emit: &Emit<'c>, program: &Module, function: &Function) -> Result
         }
     };
     let llvm = emit.module.add_function(&function.name, ty, Some(Linkage::External));
-    llvm.as_global_value().set_visibility(inkwell::GlobalVisibility::Hidden);
+    let is_kernel = function.kind == FunctionKind::Kernel;
+    let visibility = if is_kernel { inkwell::GlobalVisibility::Protected } else { inkwell::GlobalVisibility::Hidden };
+    llvm.as_global_value().set_visibility(visibility);
     mark(emit.context, llvm, &emit.target);
     Ok(llvm)
 }

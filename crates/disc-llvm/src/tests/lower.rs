@@ -45,8 +45,8 @@ type KernelFn = unsafe extern "C" fn(*const u64, i64, i64, *mut u8) -> i32;
 
 impl Program {
     fn new(source: &str, target: &Target) -> Self {
-        let options = Options { export_kernels: true, ..Options::default() };
-        let compiled = compile(&program(source), &alone(target), &options).unwrap_or_else(|e| panic!("{target}: {e}\n{source}"));
+        let compiled =
+            compile(&program(source), &alone(target), &Options::default()).unwrap_or_else(|e| panic!("{target}: {e}\n{source}"));
         Self(Library::load(&compiled.bytes))
     }
 

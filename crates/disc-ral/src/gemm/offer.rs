@@ -4,7 +4,12 @@
 //! that never reached the library, because of its sizes, its strides or lack of memory, says
 //! nothing about others.
 use super::{GemmDispatch, GemmKey, GemmMatrices, Way, matrices::key};
-use crate::{call::Call, device::Launch, failure::Failure, profile::LaunchRecord, tensor::bytes_of};
+use crate::{
+    call::Call,
+    device::{Launch, LaunchFailure},
+    failure::Failure,
+    tensor::bytes_of,
+};
 use disc_abi::Gemm;
 use std::time::Instant;
 
@@ -62,11 +67,8 @@ impl Offer<'_> {
         // Kept until the product is computed.
         let Some(_plain) = self.place(call, &mut matrices) else { return Ok(Answer::NotAsked) };
         let start = Instant::now();
-        // SAFETY: generated code offers valid matrices; the result is an output or memory of its
-        // own.
-        let done = unsafe { self.gemm.library().multiply(call.queue, &matrices) }.map_err(Failure::Launch)?;
+        let done = self.multiply(call, &matrices).map_err(Failure::Launch)?;
         if done {
-            self.profile(call, start)?;
             self.rest(call, &matrices)?;
         }
         call.queue.sync().map_err(Failure::Launch)?;
@@ -105,14 +107,21 @@ impl Offer<'_> {
         call.launch(&rest).map_err(Failure::Launch)
     }
 
-    /// Profiles the library's part of the work; the epilogue has a record of its own.
-    fn profile(&self, call: &mut Call<'_>, start: Instant) -> Result<(), Failure> {
-        let Some(records) = call.profile else { return Ok(()) };
-        call.queue.sync().map_err(Failure::Launch)?;
-        let threads = u32::try_from(call.queue.thread_limit()).unwrap_or(u32::MAX);
-        let record = LaunchRecord::new(&generated(self.product), threads, start);
-        records.push(LaunchRecord { by_library: true, ..record });
-        Ok(())
+    /// Runs the library's part of the work; the epilogue has a record of its own in a profile.
+    fn multiply(&self, call: &mut Call<'_>, matrices: &GemmMatrices) -> Result<bool, LaunchFailure> {
+        let queue = &mut *call.queue;
+        let Some(profile) = call.profile else {
+            // SAFETY: generated code offers valid matrices; the result is an output or memory of
+            // its own.
+            return unsafe { self.gemm.library().multiply(queue, matrices) };
+        };
+        let threads = profile.record(&generated(self.product), call.names, true, || {
+            // SAFETY: as above.
+            let done = unsafe { self.gemm.library().multiply(queue, matrices) }?;
+            queue.sync()?;
+            Ok(done.then(|| u32::try_from(queue.thread_limit()).unwrap_or(u32::MAX)))
+        })?;
+        Ok(threads.is_some())
     }
 
     /// Records a time if it is wanted, and frees copies of weights that it shows to be useless.

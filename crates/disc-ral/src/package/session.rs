@@ -8,6 +8,7 @@ use crate::{
     error::{Error, code},
     executable::Executable,
     host::{HostOutput, HostOutputs, HostTensor},
+    profile::LaunchRecord,
     session_state::SessionState,
     strided::{Strided, with_contiguous},
     tensor::{OutputAllocator, OutputError, TensorRef, bytes_of},
@@ -133,6 +134,16 @@ impl Session {
             executable.run(position, state, dense, &mut lent)?;
             lent.finish(dense)
         })
+    }
+
+    /// Times each kernel of the calls from now on; that costs little, but each kernel is awaited.
+    pub fn start_profile(&mut self) {
+        self.state.start_profile();
+    }
+
+    /// Stops the profile. Returns the launches since it began, by the names of their kernels.
+    pub fn take_profile(&mut self) -> Vec<LaunchRecord> {
+        self.state.take_profile()
     }
 
     /// Returns the package.

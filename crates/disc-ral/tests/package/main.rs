@@ -83,6 +83,18 @@ fn the_manifest_of_each_version_is_read() {
 }
 
 #[test]
+fn the_module_of_earlier_and_later_versions_is_read() {
+    // Written before kernels had sources.
+    let earlier = r#"{"entries":[],"weights":[],"blobs":[],"prepare":["disc_prepare"],"sites":[]}"#;
+    let read: ModuleMeta = serde_json::from_str(earlier).unwrap();
+    assert_eq!((read.prepare.len(), read.sources.len()), (1, 0));
+    assert_eq!(serde_json::to_string(&read).unwrap(), earlier);
+    let later = r#"{"entries":[],"weights":[],"blobs":[],"prepare":[],"sites":[],"sources":{"k3":["head"]},"a later key":1}"#;
+    let read: ModuleMeta = serde_json::from_str(later).unwrap();
+    assert_eq!(read.sources["k3"], ["head"]);
+}
+
+#[test]
 fn a_newer_version_is_refused_by_its_number() {
     let newer = GOLDEN.replace("\"format_version\": 1", "\"format_version\": 2, \"entries\": 7, \"x\": 1").replacen(
         "\"entries\": [",

@@ -5,7 +5,10 @@ use disc_ral::*;
 use std::{
     io::Write,
     process::{Command, Stdio},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 
 /// Output: input 0 plus 1, by two launches over halves of the units.
@@ -38,7 +41,13 @@ int entry(Context *ctx, const Tensor *in, Tensor *out) {
 ";
 
 fn compile(version: u32) -> Vec<u8> {
-    let path = std::env::temp_dir().join(format!("disc-ral-{}-{version}.so", std::process::id()));
+    compile_source(SOURCE, version)
+}
+
+fn compile_source(source: &str, version: u32) -> Vec<u8> {
+    static NUMBER: AtomicUsize = AtomicUsize::new(0);
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    let path = std::env::temp_dir().join(format!("disc-ral-{}-{number}.so", std::process::id()));
     let mut compiler = Command::new("cc")
         .args(["-shared", "-fPIC", "-nostdlib", "-O1", "-x", "c", "-", "-o"])
         .arg(&path)
@@ -46,7 +55,7 @@ fn compile(version: u32) -> Vec<u8> {
         .stdin(Stdio::piped())
         .spawn()
         .expect("the C compiler that Rust links with");
-    compiler.stdin.take().unwrap().write_all(SOURCE.as_bytes()).unwrap();
+    compiler.stdin.take().unwrap().write_all(source.as_bytes()).unwrap();
     assert!(compiler.wait().unwrap().success());
     let bytes = std::fs::read(&path).unwrap();
     std::fs::remove_file(&path).unwrap();
@@ -77,6 +86,26 @@ fn a_library_from_memory_runs() {
     // SAFETY: as above.
     let error = add_one("exit", unsafe { Library::load(&bytes) }.unwrap()).err().unwrap();
     assert_eq!(error.to_string(), "E0501: the library has no symbol `exit`");
+}
+
+#[test]
+fn a_profile_names_the_kernels_that_a_library_exports() {
+    // Libraries that earlier versions made export none.
+    let exported = SOURCE.replace("static int add_one", "int add_one");
+    for (source, name) in [(SOURCE, None), (&exported, Some("add_one"))] {
+        let bytes = compile_source(source, disc_abi::ABI_VERSION);
+        // SAFETY: the source keeps the contract.
+        let executable = add_one("entry", unsafe { Library::load(&bytes) }.unwrap()).unwrap();
+        let mut session = executable.session();
+        session.start_profile();
+        let x = HostTensor::new(&[2], &[1.0_f32, 2.0]).unwrap();
+        for _ in 0..2 {
+            run(&executable, &mut session, &[x.as_input()]).unwrap();
+        }
+        let records = session.take_profile();
+        assert_eq!(records.iter().map(|record| record.name.as_deref()).collect::<Vec<_>>(), [name, name]);
+        assert_eq!(records[0].title(), name.unwrap_or("kernel"));
+    }
 }
 
 #[test]

@@ -10,4 +10,5 @@ mod harness;
 mod launches;
 mod library;
 mod outputs;
+mod spans;
 mod weights;

@@ -56,6 +56,7 @@ fn meta() -> Arc<ModuleMeta> {
         blobs: vec![BlobMeta { name: "packed w".into(), bytes: 4 * N as u64, prepare: 0 }],
         prepare: vec!["pack".into()],
         sites: vec![site("E0555", "weight `w` is NaN", 0)],
+        ..ModuleMeta::default()
     })
 }
 

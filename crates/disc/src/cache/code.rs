@@ -18,7 +18,6 @@ struct Description {
     versions: usize,
     dims: String,
     notes: Vec<String>,
-    names: Vec<String>,
     target: String,
     code: usize,
     constants: Vec<(String, usize)>,
@@ -38,17 +37,17 @@ fn place(text: &str, options: &Options, targets: &Compilation) -> Option<(Cache,
 }
 
 /// Serialises what determines the generated code besides the targets, the compiler and the program:
-/// options by their values, `winograd` with its default, of `library` what it offers here, and
-/// names of kernels.
+/// options by their values, `winograd` with its default, and of `library` what it offers here.
 fn choices(options: &Options, offers: Offers) -> String {
-    let (winograd, keep_names) = (options.allows_winograd(), options.keep_names);
-    format!("{}winograd={winograd} keep_names={keep_names} offers={offers:?}", options.code_key())
+    format!("{}winograd={} offers={offers:?}", options.code_key(), options.allows_winograd())
 }
 
 /// Returns cached code of a module and the data of its compilation, or the outcome of the lookup.
 pub(crate) fn find(text: &str, options: &Options, targets: &Compilation) -> Result<(Artifact, Made), Outcome> {
     let (cache, key) = place(text, options, targets).ok_or(Outcome::Off)?;
-    cache.get_as(Level::Code, &key, |bytes| decode(&bytes, targets)).ok_or(cache.missed())
+    let found = cache.get_as(Level::Code, &key, |bytes| decode(&bytes, targets)).ok_or(cache.missed());
+    tracing::info!("code of a program: {}", found.as_ref().map_or_else(|missed| missed.name(), |_| Outcome::Hit.name()));
+    found
 }
 
 /// Stores the code of a module.
@@ -69,7 +68,6 @@ fn encode(artifact: &Artifact, made: &Made) -> Option<Vec<u8>> {
         versions: artifact.report.versions,
         dims: artifact.report.dims.clone(),
         notes: artifact.report.notes.clone(),
-        names: artifact.names.iter().map(ToString::to_string).collect(),
         target: artifact.targets.to_string(),
         code: artifact.code.len(),
         spent_ms: made.spent_ms,
@@ -114,7 +112,6 @@ fn decode(bytes: &[u8], targets: &Compilation) -> Option<(Artifact, Made)> {
         meta: Arc::new(description.meta),
         report,
         constants: Arc::new(constants),
-        names: description.names.into_iter().map(Into::into).collect(),
         targets: targets.clone(),
         source: None,
     };

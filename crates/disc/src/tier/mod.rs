@@ -233,9 +233,15 @@ impl Tier {
         ledger.report.compiled += 1;
         ledger.report.compile_ms += took.as_secs_f64() * 1e3;
         match outcome.and_then(|kept| kept.map_or_else(|why| Ok(Err(why)), |candidate| self.install(candidate))) {
-            Ok(Ok(())) => {}
-            Ok(Err(why)) => ledger.report.rejected.push((dims.into(), why)),
-            Err(error) => ledger.report.failed.push((dims.into(), error.to_string())),
+            Ok(Ok(())) => tracing::info!("a version for {dims} serves calls from now on"),
+            Ok(Err(why)) => {
+                tracing::info!("a version for {dims} is not kept: {why}");
+                ledger.report.rejected.push((dims.into(), why));
+            }
+            Err(error) => {
+                tracing::info!("a version for {dims} was not compiled: {error}");
+                ledger.report.failed.push((dims.into(), error.to_string()));
+            }
         }
         let versions = self.versions.load().len();
         let in_vain = ledger.report.compiled - versions.min(ledger.report.compiled);

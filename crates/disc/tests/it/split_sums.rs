@@ -35,7 +35,7 @@ fn tensor(sizes: &[i64], seed: i64) -> HostTensor {
 }
 
 fn load(program: &str, target: &str, threads: usize) -> Executable {
-    let options = Options { keep_names: true, threads: Some(threads), target: Some(target.to_owned()), ..Options::default() };
+    let options = Options { threads: Some(threads), target: Some(target.to_owned()), ..Options::default() };
     let weights = if program == PANELS { vec![("w".to_owned(), Weight::from(tensor(&[75, 1031], 2)))] } else { Vec::new() };
     compile(parse(program).unwrap(), &options).unwrap().load(weights, &options).unwrap()
 }
@@ -49,7 +49,7 @@ fn run(executable: &Executable, inputs: &[HostTensor]) -> (Vec<f32>, bool) {
         executable.run(0, session, &inputs, &mut outputs).unwrap();
         session.take_profile()
     });
-    let split = launches.iter().any(|l| executable.kernel_name(l.kernel).expect("names are kept").ends_with("_split_k"));
+    let split = launches.iter().any(|l| l.name.as_deref().expect("code has names").ends_with("_split_k"));
     match outputs.take().remove(0) {
         Some(HostOutput::Fresh(tensor)) => (tensor.elements().unwrap().to_vec(), split),
         _ => panic!("an output has memory of its own"),

@@ -35,7 +35,7 @@ func @main(%x: tensor<[B]x[N]xf32>) -> tensor<[B]x[N/2]xf32> {
 }";
 
 fn load(program: &str) -> Executable {
-    let options = Options { keep_names: true, threads: Some(1), ..Options::default() };
+    let options = Options { threads: Some(1), ..Options::default() };
     compile(parse(program).unwrap(), &options).unwrap().load(Vec::new(), &options).unwrap()
 }
 
@@ -56,7 +56,7 @@ fn launched(executable: &Executable, program: &str, sizes: &[Vec<i64>]) -> Vec<S
         let Some(HostOutput::Fresh(found)) = output else { panic!("an output has memory of its own") };
         assert_eq!(found.elements::<f32>().unwrap(), expected.to_vec::<f32>().unwrap(), "{sizes:?}");
     }
-    launches.iter().map(|launch| executable.kernel_name(launch.kernel).expect("names are kept").to_owned()).collect()
+    launches.iter().map(|launch| launch.name.as_deref().expect("code has names").to_owned()).collect()
 }
 
 #[test]

@@ -46,7 +46,7 @@ func @main(%x: tensor<[B]x[S]xf32>) -> tensor<[B]x[S]xf32> {
 }";
 
 fn load(program: &str, threads: usize) -> Executable {
-    let options = Options { keep_names: true, threads: Some(threads), ..Options::default() };
+    let options = Options { threads: Some(threads), ..Options::default() };
     compile(parse(program).unwrap(), &options).unwrap().load(Vec::new(), &options).unwrap()
 }
 
@@ -64,8 +64,7 @@ fn run(executable: &Executable, [rows, columns]: [i64; 2]) -> (Vec<String>, Vec<
         executable.run(0, session, &[input.as_input()], &mut outputs).unwrap();
         session.take_profile()
     });
-    let name = |address| executable.kernel_name(address).expect("names are kept").to_owned();
-    let names = launches.iter().map(|launch| name(launch.kernel)).collect();
+    let names = launches.iter().map(|launch| launch.name.as_deref().expect("code has names").to_owned()).collect();
     let tensors = outputs.take().into_iter().map(|output| match output {
         Some(HostOutput::Fresh(tensor)) => tensor.elements().unwrap().to_vec(),
         _ => panic!("an output has memory of its own"),
@@ -528,8 +527,7 @@ fn each_version_runs_for_some_sizes() {
             executable.run(0, session, &inputs, &mut HostOutputs::new()).unwrap();
             session.take_profile()
         });
-        let names: Vec<&str> =
-            launches.iter().map(|launch| executable.kernel_name(launch.kernel).expect("names are kept")).collect();
+        let names: Vec<&str> = launches.iter().map(|launch| launch.name.as_deref().expect("code has names")).collect();
         assert!(names.iter().any(|name| name.ends_with(ends)), "{kind:?}: {names:?}");
     }
 }

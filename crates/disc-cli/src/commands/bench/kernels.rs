@@ -11,19 +11,15 @@ pub(super) struct Kernel {
     microseconds: f64,
 }
 
-/// Names kernels; those of a package have no names and get numbers.
-pub(super) struct Names<'n> {
-    known: &'n dyn Fn(usize) -> Option<String>,
+/// Names kernels; those of packages that older versions wrote have no names and get numbers.
+#[derive(Default)]
+pub(super) struct Names {
     unnamed: Vec<usize>,
 }
 
-impl<'n> Names<'n> {
-    pub(super) fn new(known: &'n dyn Fn(usize) -> Option<String>) -> Self {
-        Self { known, unnamed: Vec::new() }
-    }
-
+impl Names {
     pub(super) fn of(&mut self, launch: &LaunchRecord) -> String {
-        let name = (self.known)(launch.kernel).unwrap_or_else(|| self.number(launch.kernel));
+        let name = launch.name.as_deref().map_or_else(|| self.number(launch.kernel), str::to_owned);
         if launch.by_library { format!("{name} by the library") } else { name }
     }
 
@@ -38,7 +34,7 @@ impl<'n> Names<'n> {
 
 /// Returns the kernels of the calls, in the order of their first launch; a product that a library
 /// computes is listed apart from its kernel.
-pub(super) fn sums(profiles: &[Vec<LaunchRecord>], names: &mut Names<'_>) -> Vec<Kernel> {
+pub(super) fn sums(profiles: &[Vec<LaunchRecord>], names: &mut Names) -> Vec<Kernel> {
     let Some(first) = profiles.first() else { return Vec::new() };
     let place = |launch: &LaunchRecord| (launch.kernel, launch.by_library);
     let mut places: Vec<&LaunchRecord> = Vec::new();
@@ -49,7 +45,7 @@ pub(super) fn sums(profiles: &[Vec<LaunchRecord>], names: &mut Names<'_>) -> Vec
     });
     let of = |at: &LaunchRecord| {
         let launches =
-            |call: &[LaunchRecord]| -> Vec<LaunchRecord> { call.iter().filter(|l| place(l) == place(at)).copied().collect() };
+            |call: &[LaunchRecord]| -> Vec<LaunchRecord> { call.iter().filter(|l| place(l) == place(at)).cloned().collect() };
         let mut times: Vec<u64> = profiles.iter().map(|call| launches(call).iter().map(|l| l.nanoseconds).sum()).collect();
         times.sort_unstable();
         let own = launches(first);

@@ -28,7 +28,7 @@ pub(super) fn text(given: &BenchArguments, source: &Source) -> Result<Answer, Ve
     let entry = run::entry(&module, given.data.entry.as_deref()).map_err(single)?;
     let calls = Data::calls(&module, entry, &given.data(), Integers::Any).map_err(single)?;
     let device = given.device.device.clone();
-    let options = disc::Options { keep_names: true, device, ..given.machine.options() };
+    let options = disc::Options { device, ..given.machine.options() };
     let weights = calls.first().map(|data| data.weights.clone()).unwrap_or_default();
     let loaded = Loaded::new(module.clone(), &weights, &options).map_err(diagnostics)?;
     let caller = loaded.entry(&entry.name).map_err(diagnostics)?;
@@ -93,8 +93,7 @@ impl Bench<'_> {
         let given = self.given;
         let wrong = || vec![Diagnostic::new(Code::E0700, format!("--seconds {} is no length of time", given.seconds))];
         let long = Duration::try_from_secs_f64(given.seconds).map_err(|_| wrong())?;
-        let named = |kernel| self.loaded.executable.kernel_name(kernel).map(str::to_owned);
-        let (mut names, mut events, mut shapes) = (Names::new(&named), Vec::new(), Vec::new());
+        let (mut names, mut events, mut shapes) = (Names::default(), Vec::new(), Vec::new());
         let progress = Progress::bar("timing", calls.len());
         for data in calls {
             let sizes = self.sizes(data);

@@ -84,6 +84,7 @@ fn describe(program: &Program) -> ModuleMeta {
         blobs: blobs.collect(),
         prepare: hosts().filter(|f| &*f.name == "prepare").map(|f| entry_symbol(&f.name)).collect(),
         sites: program.sites.iter().map(site).collect(),
+        ..ModuleMeta::default()
     }
 }
 

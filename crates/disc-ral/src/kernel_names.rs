@@ -1,0 +1,43 @@
+//! Finds the names of kernels in the code, for profiles: a kernel is a symbol of its library.
+
+use crate::{library::Library, meta::ModuleMeta};
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+/// The kernels of a library, looked up one by one as they are launched in a profile.
+#[derive(Default)]
+pub(crate) struct KernelNames {
+    /// Keeps the code loaded; `None` for functions of this program, which have no names.
+    library: Option<Arc<Library>>,
+    /// As [`ModuleMeta::sources`].
+    sources: HashMap<String, Arc<[String]>>,
+    known: Mutex<HashMap<usize, Known>>,
+}
+
+/// The facts about a kernel that its code and its metadata hold.
+#[derive(Clone, Default)]
+pub(crate) struct Known {
+    pub(crate) name: Option<Arc<str>>,
+    pub(crate) sources: Arc<[String]>,
+}
+
+impl KernelNames {
+    pub(crate) fn of(library: Arc<Library>, meta: &ModuleMeta) -> Self {
+        let sources = meta.sources.iter().map(|(group, modules)| (group.clone(), modules.clone().into())).collect();
+        Self { library: Some(library), sources, known: Mutex::default() }
+    }
+
+    /// Returns what is known of the kernel with a handle.
+    pub(crate) fn get(&self, kernel: usize) -> Known {
+        let Some(library) = &self.library else { return Known::default() };
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let find = || {
+            let Some(name) = library.symbol_at(kernel) else { return Known::default() };
+            let group = name.split('_').next().unwrap_or_default();
+            Known { sources: self.sources.get(group).cloned().unwrap_or_default(), name: Some(name.into()) }
+        };
+        known.entry(kernel).or_insert_with(find).clone()
+    }
+}
