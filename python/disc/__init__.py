@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from .core.extension import devices
     from .core.loaded import Package, load
     from .core.package import clear_cache
+    from .core.profiling import Profile, profile
     from .core.report import Report, report
     from .torch.check import CheckResult, check
     from .torch.export import export, save
@@ -35,6 +36,7 @@ __all__ = [
     "Options",
     "Package",
     "PackageError",
+    "Profile",
     "Report",
     "ShapeError",
     "UnsupportedOp",
@@ -45,6 +47,7 @@ __all__ = [
     "export",
     "load",
     "optimize",
+    "profile",
     "report",
     "save",
 ]
@@ -67,6 +70,8 @@ _LAZY = {
     "Package": "core.loaded",
     "save": "torch.export",
     "clear_cache": "core.package",
+    "profile": "core.profiling",
+    "Profile": "core.profiling",
     "devices": "core.extension",
 }
 

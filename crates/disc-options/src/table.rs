@@ -61,6 +61,9 @@ macro_rules! option_table {
                 /// so many calls of a module are compared with eager calls; the report says what
                 /// came of it
                 verify = $crate::Kind::Count, $crate::Value::Unset, Front;
+                /// `with disc.Options(profile="trace.json"):` writes the calls made inside as a
+                /// trace for Perfetto ([profiling.md](profiling.md))
+                profile = $crate::Kind::Text("a path such as 'trace.json'"), $crate::Value::Unset, Front;
                 /// whether a module may be captured by tracing it with the example
                 allow_tracing = $crate::Kind::Flag, $crate::Value::Flag(false), Planned;
             }

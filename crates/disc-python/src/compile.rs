@@ -8,6 +8,7 @@ use crate::{
     errors::{Failure, guarded},
     facade::{self, Artifact, Options, Report, SetError, Specializations, VariantReport, background, cache},
     ir::PyBuilder,
+    logging,
 };
 use disc_ir::text::closest;
 use disc_options::{OPTIONS, Reader, Value};
@@ -69,19 +70,21 @@ pub(crate) fn compile(
 #[pymethods]
 impl PyArtifact {
     /// Loads the code with the model's weights, a dict of tensors by name (or pairs). `outputs` is
-    /// the framework of outputs if no input determines it: "torch" or "numpy".
-    #[pyo3(signature = (weights = None, *, entry = None, outputs = None))]
+    /// the framework of outputs if no input determines it: "torch" or "numpy". `name` is that of
+    /// the model, for profiles.
+    #[pyo3(signature = (weights = None, *, entry = None, outputs = None, name = None))]
     fn load(
         &self,
         py: Python<'_>,
         weights: Option<&Bound<'_, PyAny>>,
         entry: Option<&str>,
         outputs: Option<&str>,
+        name: Option<&str>,
     ) -> PyResult<PyExecutable> {
         guarded(|| {
             let weights = weights.map_or_else(|| Ok(Vec::new()), read_weights)?;
             let loaded = py.detach(|| self.artifact.load(weights, &self.options)).map_err(Failure::from)?;
-            PyExecutable::new(py, loaded, entry, outputs)
+            PyExecutable::new(py, loaded, entry, outputs, name)
         })
     }
 
@@ -225,6 +228,7 @@ pub(crate) fn devices() -> Vec<String> {
 #[pyfunction]
 pub(crate) fn await_specializations(py: Python<'_>) {
     py.detach(background::wait);
+    logging::deliver(py);
 }
 
 /// Runs the compiler on another thread and waits for it; an exception of a signal handler ends the
@@ -233,6 +237,7 @@ pub(crate) fn apart<T: Send + 'static>(
     py: Python<'_>,
     work: impl FnOnce() -> Result<T, facade::Error> + Send + 'static,
 ) -> PyResult<T> {
+    logging::look(py);
     let (sender, receiver) = mpsc::sync_channel(1);
     // A receiver alone may not be lent to code that runs without the GIL.
     let receiver = Mutex::new(receiver);
@@ -244,6 +249,7 @@ pub(crate) fn apart<T: Send + 'static>(
     let thread = spawned.map_err(|error| Failure::new("E0605", format!("no thread for the compiler: {error}")))?;
     loop {
         let received = py.detach(|| receiver.lock().unwrap_or_else(PoisonError::into_inner).recv_timeout(POLL));
+        logging::deliver(py);
         match received {
             Ok(result) => return result.map_err(|error| Failure::from(error).into()),
             Err(mpsc::RecvTimeoutError::Timeout) => {}
@@ -272,4 +278,5 @@ pub(crate) fn finish_abandoned(py: Python<'_>) {
         // A signal handler that raises means that the user wants to leave.
         cache::write_out(|| Python::attach(|py| py.check_signals().is_ok()));
     });
+    logging::deliver(py);
 }

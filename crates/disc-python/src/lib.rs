@@ -13,6 +13,7 @@ mod compile;
 mod errors;
 mod facade;
 mod ir;
+mod logging;
 mod package;
 mod partition;
 mod prefault;
@@ -28,7 +29,7 @@ fn describe(object: &Bound<'_, PyAny>) -> String {
 /// The compiled part of disc.
 #[pymodule]
 fn _disc(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    disc::log::start();
+    logging::start(module.py());
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_class::<prefault::MemoryAhead>()?;
     module.add_class::<ir::PyBuilder>()?;
@@ -37,6 +38,7 @@ fn _disc(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<ir::PyValue>()?;
     module.add_class::<compile::PyArtifact>()?;
     module.add_class::<call::PyExecutable>()?;
+    module.add_class::<call::PyProfiler>()?;
     module.add_class::<call::PyWatch>()?;
     module.add_class::<package::PyPackage>()?;
     module.add_function(wrap_pyfunction!(ir::ops, module)?)?;

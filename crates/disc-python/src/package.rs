@@ -126,14 +126,15 @@ impl PyPackage {
         })
     }
 
-    /// Loads the code on a device, once for all entries, and returns an entry to be called.
-    #[pyo3(signature = (entry, device = None))]
-    fn executable(&self, py: Python<'_>, entry: &str, device: Option<&str>) -> PyResult<PyExecutable> {
+    /// Loads the code on a device, once for all entries, and returns an entry to be called; `name`
+    /// is the name that profiles show.
+    #[pyo3(signature = (entry, device = None, *, name = None))]
+    fn executable(&self, py: Python<'_>, entry: &str, device: Option<&str>, name: Option<&str>) -> PyResult<PyExecutable> {
         guarded(|| {
             self.package.entry(entry).map_err(facade::Error::from).map_err(Failure::from)?;
             let loaded = py.detach(|| self.package.executable(device));
             let loaded = loaded.map_err(facade::Error::from).map_err(Failure::from)?;
-            PyExecutable::new(py, Executable::from_loaded(loaded), Some(entry), Some("numpy"))
+            PyExecutable::new(py, Executable::from_loaded(loaded), Some(entry), Some("numpy"), name)
         })
     }
 }

@@ -21,7 +21,7 @@ from typing import Any
 from .errors import Error
 from .report import contains
 
-_LOG = logging.getLogger("disc")
+_LOG = logging.getLogger("disc.runtime")
 _NUMBERS = itertools.count(1)
 
 

@@ -173,10 +173,15 @@ def memory_ahead(size: int):
     return _extension().MemoryAhead(size)
 
 
-def load(artifact, weights: Sequence[tuple[str, Any]], outputs: str):
+def profiler(all_threads: bool):
+    """Records the calls of compiled code from now on: those of this thread, or of all."""
+    return _extension().Profiler(all_threads=all_threads)
+
+
+def load(artifact, weights: Sequence[tuple[str, Any]], outputs: str, name: str | None = None):
     """Prepares the weights for the compiled code, and makes it callable.
 
     ``weights`` are named tensors. They are used where they lie: a change in place may be seen.
-    ``outputs`` names the framework whose tensors a call returns.
+    ``outputs`` names the framework whose tensors a call returns, ``name`` the model in profiles.
     """
-    return artifact.load(list(weights), outputs=outputs)
+    return artifact.load(list(weights), outputs=outputs, name=name)

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from . import extension, structure
+from . import extension, profiling, structure
 from .errors import DimError, Error, PackageError
 
 
@@ -79,7 +79,8 @@ class Entry:
     def load(self):
         """Loads code and weights, which the first call does otherwise."""
         if self._executable is None:
-            self._executable = self._package._native.executable(self.name, self._device)
+            name = self._package._called(self.name)
+            self._executable = self._package._native.executable(self.name, self._device, name=name)
         return self._executable
 
     def _inputs(self, args: tuple, kwargs: dict[str, Any]) -> list[Any]:
@@ -198,6 +199,16 @@ class Package:
             except DimError:
                 continue
         return (fitting[-1] if fitting else self["main"])(*args, **kwargs)
+
+    def _called(self, entry: str) -> str:
+        """The name of an entry in profiles: that of the file, and its own if it has one."""
+        source = self._origin.source if self._origin is not None else None
+        stem = (
+            os.path.splitext(os.path.basename(source))[0]
+            if isinstance(source, (str, os.PathLike))
+            else "package"
+        )
+        return stem if entry == "main" else f"{stem}.{entry}"
 
     def __copy__(self) -> Package:
         """Another object over the same code, weights and sessions."""
@@ -333,3 +344,14 @@ def _copied(value: Any) -> Any:
     """A result that is an input: never the caller's own array."""
     copy = getattr(value, "clone", None) or getattr(value, "copy", None)
     return copy() if copy is not None else value
+
+
+def _executables(found: Any) -> list[Any] | None:
+    """The loaded code of a package, or of one entry."""
+    entries = found.entries.values() if isinstance(found, Package) else [found]
+    if not all(isinstance(entry, Entry) for entry in entries):
+        return None
+    return [entry._executable for entry in entries if entry._executable is not None]
+
+
+profiling.EXECUTABLES.append(_executables)

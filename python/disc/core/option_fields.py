@@ -29,6 +29,7 @@ class OptionFields:
     block_ops: Sequence[str] | None = None
     fallback: str | None = None
     verify: int | None = None
+    profile: str | None = None
     allow_tracing: bool | None = None
 
 
@@ -50,6 +51,7 @@ KINDS = {
     "block_ops": ("names", "['aten.gelu.default']"),
     "fallback": ("choice", ("framework", "error")),
     "verify": ("count", None),
+    "profile": ("text", "a path such as 'trace.json'"),
     "allow_tracing": ("flag", None),
 }
 

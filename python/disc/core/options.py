@@ -49,11 +49,19 @@ class Options(OptionFields):
 
     def __enter__(self) -> Options:
         stack = _stack()
+        tracing = None
+        if self.profile is not None:
+            from .profiling import Tracing
+
+            tracing = Tracing(self.profile)
         stack.append(self.over(stack[-1]))
+        _active.tracings.append(tracing)
         return stack[-1]
 
     def __exit__(self, *exc) -> None:
         _stack().pop()
+        if (tracing := _active.tracings.pop()) is not None:
+            tracing.finish()
 
 
 # Checks of a value, by its kind: text of what was expected, or None.
@@ -128,6 +136,8 @@ DEFAULTS = Options(**_DEFAULTS)
 def _stack() -> list[Options]:
     if not hasattr(_active, "stack"):
         _active.stack = [DEFAULTS]
+        #: For each ``with``, the trace that it writes at its end; None for most.
+        _active.tracings = []
     return _active.stack
 
 
@@ -140,7 +150,14 @@ def effective(options: Options | None) -> Options:
     """``options`` over those in force in this thread."""
     if options is not None and not isinstance(options, Options):
         raise Error(f"options: expected disc.Options or None, got {type(options).__name__}")
-    return options.over(current()) if options is not None else current()
+    if options is not None and options.profile is not None:
+        raise Error(
+            "Options.profile belongs to a block of calls, and is no option of a module",
+            help=f"call it inside of `with disc.Options(profile={options.profile!r}):`, or see disc.profile",
+        )
+    chosen = options.over(current()) if options is not None else current()
+    # The block around writes the trace; a module outlives it.
+    return replace(chosen, profile=None) if chosen.profile is not None else chosen
 
 
 def refuse_planned(options: Options) -> None:

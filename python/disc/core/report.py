@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from . import extension
+from . import extension, profiling
 from .errors import Error
 from .report_rows import rows
 from .signature import Signature
@@ -23,6 +23,9 @@ class Compiled:
     def contains(self, code: Any) -> bool:
         """Returns true if ``code`` is a graph of what was compiled."""
         return False
+    def executables(self) -> list[Any]:
+        """The executables that serve calls now."""
+        raise NotImplementedError
 
 
 #: Front ends find here what they compiled for an object that is not theirs.
@@ -41,12 +44,17 @@ def report(module: Any) -> Report:
 
     Raises:
         disc.Error: Nothing of the module is compiled by disc.
-    """
+def find(module) -> Compiled | None:
+    """Finds what was compiled for an object; None if nothing was."""
     if isinstance(module, Compiled):
-        return Report(module.report_values())
-    for find in FINDERS:
-        if (found := find(module)) is not None:
-            return Report(found.report_values())
+        return module
+    return next((found for finder in FINDERS if (found := finder(module)) is not None), None)
+def report(module) -> Report:
+    """The report of what ``disc.optimize`` returned, or of what ``torch.compile`` returned with
+    this backend, which has a report from the first call on.
+    """
+    if (found := find(module)) is not None:
+        return Report(found.report_values())
     raise Error(
         f"report: nothing of this {type(module).__name__} is compiled by disc",
         help='pass what disc.optimize returned, or torch.compile(.., backend="disc") after its first call',
@@ -210,3 +218,43 @@ class Report:
 
     def __repr__(self) -> str:
         return f"Report(compiles={self._values['compiles']}, coverage={self._values['coverage']})"
+
+
+#: So many rows of a kind are shown.
+_MOST_ROWS = 8
+
+
+def _left(values: dict[str, Any]) -> list[str]:
+    """Lines about what the framework runs, and about the graphs of ``torch.compile``."""
+    lines = []
+    for graph in values.get("graphs", [])[:_MOST_ROWS]:
+        lines.append(
+            f"graph {graph['id']:<6}{graph['operations']} operations, {graph['kernels']} kernels, "
+            f"coverage {graph['coverage']:.0%}, {graph['calls']} calls"
+        )
+    rows = [("torch runs", f"{row['op']}: {row['reason']}", row["source"]) for row in values["fallbacks"]]
+    rows += [("break", row["reason"], row["source"]) for row in values.get("graph_breaks", [])]
+    rows += [("recompiled", f"{row['id']}: {row['reason']}", None) for row in values.get("recompiles", [])]
+    for name, text, source in rows[:_MOST_ROWS]:
+        lines.append(f"{name:<12}{text.splitlines()[0]}" + (f" ({source})" if source else ""))
+    if len(rows) > _MOST_ROWS:
+        lines.append(f"            and {len(rows) - _MOST_ROWS} more, see to_dict()")
+    return lines
+
+
+def _with_lines(values: dict[str, Any], what: str) -> str:
+    """Facts or fixed sizes, with the lines of the model that ask for them."""
+    lines = values["asked_at"]
+    return "; ".join(f"{text} ({lines[text]})" if text in lines else text for text in values[what])
+
+
+def _text(value) -> str:
+    return value if isinstance(value, str) else json.dumps(value, indent=1)
+
+
+def _executables(module) -> list[Any] | None:
+    found = find(module)
+    return None if found is None else found.executables()
+
+
+profiling.EXECUTABLES.append(_executables)

@@ -22,11 +22,13 @@ class Refusals:
     def __init__(self):
         self._held: dict[tuple, _Refusal] = {}
 
-    def note(self, error: Error) -> None:
-        """Counts a call that was refused with ``error``."""
+    def note(self, error: Error) -> bool:
+        """Counts a call that was refused with ``error``; returns true for the first of its kind."""
         # Messages have the sizes of the call: they would be as many as there are sizes.
         key = (error.code, getattr(error, "fact", None), *(error.dims or ()))
-        self._held.setdefault(key, _Refusal(error.message)).calls += 1
+        one = self._held.setdefault(key, _Refusal(error.message))
+        one.calls += 1
+        return one.calls == 1
 
     def rows(self) -> list[dict[str, Any]]:
         """Rows of a report's ``fallbacks``."""

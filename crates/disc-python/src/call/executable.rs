@@ -3,18 +3,21 @@ use super::{
     arguments::Arguments,
     meta,
     outputs::{Framework, Outputs},
+    profile::{Watchers, watchers},
     weights,
 };
 use crate::{
     compile::{library_dict, report_dict, specializations_dict},
     errors::{Failure, guarded},
-    facade::{Executable, Options},
+    facade::{Error, Executable, Options},
+    logging,
 };
-use disc_ral::{EntryMeta, TensorRef};
+use disc_ral::{EntryMeta, SessionState, TensorRef};
 use pyo3::{
     prelude::*,
     types::{PyDict, PyList},
 };
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A compiled module with its weights. Any number of threads may call it at once.
 #[pyclass(name = "Executable", module = "disc._disc", frozen)]
@@ -24,6 +27,10 @@ pub(crate) struct PyExecutable {
     entry: usize,
     /// The framework of outputs if no input determines it.
     fallback: Option<Framework>,
+    /// Tells executables of the process apart.
+    pub(super) number: u64,
+    /// The name of the model, for profiles.
+    pub(super) name: String,
 }
 
 #[pymethods]
@@ -46,6 +53,12 @@ impl PyExecutable {
             let weights = weights::read(weights)?;
             py.detach(|| self.executable.refresh(weights)).map_err(|error| Failure::from(error).into())
         })
+    }
+
+    /// A number that no other executable of the process has.
+    #[getter]
+    fn number(&self) -> u64 {
+        self.number
     }
 
     /// Number of calls that were made.
@@ -83,6 +96,7 @@ impl PyExecutable {
             }
             None => PyDict::new(py),
         };
+        dict.set_item("layers", self.executable.meta().sources.clone())?;
         dict.set_item("library", library_dict(py, self.executable.gemm().map(|gemm| &**gemm))?)?;
         dict.set_item("weights_cache", self.executable.prepared().name())?;
         dict.set_item("calls", self.calls())?;
@@ -101,8 +115,16 @@ impl PyExecutable {
 }
 
 impl PyExecutable {
-    /// `outputs`: the framework of outputs if no input determines it ("torch" or "numpy").
-    pub(crate) fn new(py: Python<'_>, executable: Executable, entry: Option<&str>, outputs: Option<&str>) -> PyResult<Self> {
+    /// `outputs`: the framework of outputs if no input determines it ("torch" or "numpy"); `name`:
+    /// that of the model, for profiles.
+    pub(crate) fn new(
+        py: Python<'_>,
+        executable: Executable,
+        entry: Option<&str>,
+        outputs: Option<&str>,
+        name: Option<&str>,
+    ) -> PyResult<Self> {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
         let meta = executable.meta();
         let entry = match entry {
             None => 0,
@@ -117,10 +139,11 @@ impl PyExecutable {
             Some("torch") => Some(Framework::torch(py)?),
             Some(other) => return Err(Failure::argument(format!("outputs = {other:?}: expected \"torch\" or \"numpy\"")).into()),
         };
-        Ok(Self { executable, entry, fallback })
+        let name = name.unwrap_or(&executable.meta().entries[entry].name).to_owned();
+        Ok(Self { executable, entry, fallback, number: NEXT.fetch_add(1, Ordering::Relaxed), name })
     }
 
-    fn meta(&self) -> &EntryMeta {
+    pub(super) fn meta(&self) -> &EntryMeta {
         &self.executable.meta().entries[self.entry]
     }
 
@@ -132,12 +155,33 @@ impl PyExecutable {
         let mut outputs = Outputs::new(framework, entry.outputs.len());
         let tensors = arguments.tensors(entry);
         let lent = Detached(&tensors[..]);
-        let result = py.detach(|| {
-            let inputs = lent.get();
-            self.executable.with_session(|session| self.executable.run(self.entry, session, inputs, &mut outputs))
-        });
+        let run = |session: &mut SessionState| self.executable.run(self.entry, session, lent.get(), &mut outputs);
+        let result = match watchers(py, framework) {
+            None => py.detach(|| self.executable.with_session(run)),
+            Some(watchers) => self.watched(py, watchers, &lent, run),
+        };
+        if logging::is_waiting() {
+            logging::deliver(py);
+        }
         result.map_err(Failure::from)?;
         outputs.into_python(py, entry, arguments.objects())
+    }
+}
+
+impl PyExecutable {
+    /// Runs a call that a profiler watches.
+    #[cold]
+    fn watched(
+        &self,
+        py: Python<'_>,
+        mut watchers: Watchers,
+        lent: &Detached<'_>,
+        run: impl FnOnce(&mut SessionState) -> Result<(), Error> + Send,
+    ) -> Result<(), Error> {
+        watchers.begin(py, &self.name);
+        let result = py.detach(|| self.executable.with_session(|session| watchers.run(self, session, lent.get(), run)));
+        watchers.end(py);
+        result
     }
 }
 
@@ -174,6 +218,6 @@ pub(crate) fn load_code(
         // SAFETY: the caller's promise, see above.
         let executable =
             unsafe { Executable::from_code(code, meta::read(metadata)?, weights, &Options::default()) }.map_err(Failure::from)?;
-        PyExecutable::new(py, executable, entry, outputs)
+        PyExecutable::new(py, executable, entry, outputs, None)
     })
 }

@@ -13,11 +13,14 @@ mod memory;
 mod meta;
 mod outputs;
 mod owned;
+mod profile;
 mod read;
+mod torch_profiler;
 mod watch;
 mod weights;
 
 pub(crate) use executable::{PyExecutable, load_code};
 pub(crate) use held::hold;
+pub(crate) use profile::PyProfiler;
 pub(crate) use watch::PyWatch;
 pub(crate) use weights::read as read_weights;

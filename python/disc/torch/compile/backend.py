@@ -17,7 +17,7 @@ from ...core.options import Options, effective, refuse_planned
 from ...core.progress import Progress
 from .registry import EagerGraph, note
 
-_LOG = logging.getLogger("disc")
+_LOG = logging.getLogger("disc.compile")
 
 
 def backend(

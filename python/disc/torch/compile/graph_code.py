@@ -31,7 +31,7 @@ from ..state import State
 from .compilation import Compilation
 from .dynamo_graph import without_memory
 
-_LOG = logging.getLogger("disc")
+_LOG = logging.getLogger("disc.compile")
 
 
 class Bound:
@@ -51,6 +51,9 @@ class Bound:
 
     def write_failed(self, args: tuple, error: Error) -> None:
         """Writes a call that failed, where it is not written already."""
+    def executables(self) -> list[Any]:
+        """The compiled code that calls run."""
+        raise NotImplementedError
 
 
 class Code:
@@ -76,9 +79,15 @@ class Code:
 
 
 def compiled(
-    made: Compilation, in_parts: Callable[[], Compilation], options: Options, milliseconds: float
+    made: Compilation,
+    in_parts: Callable[[], Compilation],
+    options: Options,
+    milliseconds: float,
+    name: str,
 ) -> Code:
-    """Compiles a graph, whose capture took ``milliseconds``: whole as ``made``, else in parts."""
+    """Compiles a graph, whose capture took ``milliseconds``: whole as ``made``, else in parts;
+    profiles show it under ``name``.
+    """
     directory = extension.cache_directory() if options.cache else None
 
     def artifact(program: CapturedProgram):
@@ -89,6 +98,7 @@ def compiled(
         program = convert(made.captured, extension.builder())
         stages = {"capture": milliseconds, "convert": program.stages["convert"]}
         whole = WholeCode(made, stages, program, artifact(program), options)
+        whole = WholeCode(made, stages, program, artifact(program), name)
         _LOG.info("a graph of dynamo's is compiled whole: %d operations", program.program.operations)
         return whole
     except Error as error:
@@ -98,7 +108,9 @@ def compiled(
         start = time.perf_counter()
 
         def executable(program: CapturedProgram):
-            return extension.load(artifact(program), _pairs(program.program.weights), outputs="torch")
+            return extension.load(
+                artifact(program), _pairs(program.program.weights), outputs="torch", name=name
+            )
 
         made = in_parts()
         parts = partition(made.captured, lambda: None, options, executable)
@@ -118,6 +130,7 @@ class WholeCode(Code):
         program: CapturedProgram,
         artifact,
         options: Options,
+        self, made: Compilation, stages: dict[str, float], program: CapturedProgram, artifact, name: str
     ):
         super().__init__(made, stages)
         # The tensors are those of the first call.
@@ -126,6 +139,7 @@ class WholeCode(Code):
         self.program = program
         self.writer = CallWriter(program.source, options)
         self._artifact = artifact
+        self._name = name
 
     def weights_of(self, args: tuple) -> list[tuple[str, torch.Tensor]]:
         """The weights that a call passes, by name."""
@@ -139,7 +153,7 @@ class WholeCode(Code):
             kind = BoundWriting
         elif not Result(self.program.program.outputs, self.compilation.captured.out_spec).plain:
             kind = BoundMixed
-        return kind(self, extension.load(self._artifact, weights, outputs="torch"))
+        return kind(self, extension.load(self._artifact, weights, outputs="torch", name=self._name))
 
     def report_values(self, bound: Bound | None) -> dict[str, Any]:
         if not isinstance(bound, BoundWhole):
@@ -161,6 +175,9 @@ class BoundWhole(Bound):
         self.native = native
         self._code = code
         self._pick = code.compilation.pick
+
+    def executables(self) -> list[Any]:
+        return [self.native]
 
     def run(self, args: tuple) -> list:
         return self.native.run(self._pick(args))
@@ -263,7 +280,11 @@ class BoundParts(Bound):
     def __init__(self, code: CodeInParts):
         self._pick = code.compilation.pick
         self._call = code.parts.call
+        self._parts = code.parts
         self._writes = bool(code.compilation.captured.traced.written())
+
+    def executables(self) -> list[Any]:
+        return self._parts.executables()
 
     def run(self, args: tuple) -> list:
         return self._call(self._pick(args))

@@ -25,8 +25,9 @@ from ..refusals import Refusals
 from . import graph_code
 from .compilation import Compilation, compilation
 from .dynamo_graph import DynamoGraph
+from .registry import name_of_subject
 
-_LOG = logging.getLogger("disc")
+_LOG = logging.getLogger("disc.runtime")
 #: Weights that changed more often are taken as plain inputs from then on.
 _MOST_CHANGES = 2
 #: So many preparations, and so many for each set of weights that lives, are one too many: tensors
@@ -60,6 +61,8 @@ class CompiledGraph:
         self._eager = gm.forward
         self._finish = graph.finish
         self._graph, self._env, self._options, self._milliseconds = graph, env, options, milliseconds
+        #: Profiles show it.
+        self._name = name_of_subject()
         self._code = self._compiled(packs_weights=True)
         #: By the identities of the weights.
         self._sets: dict[tuple[int, ...], Prepared] = {}
@@ -76,7 +79,7 @@ class CompiledGraph:
 
         packs_parts = packs_weights and self._graph.has_weights
         return graph_code.compiled(
-            made(packs_weights), lambda: made(packs_parts), self._options, self._milliseconds
+            made(packs_weights), lambda: made(packs_parts), self._options, self._milliseconds, self._name
         )
 
     def call(self, *args):
@@ -169,6 +172,11 @@ class CompiledGraph:
             **self._code.report_values(last.bound if last is not None else None),
             "calls": self.calls,
         }
+
+    def executables(self) -> list[Any]:
+        """The compiled code of the sets of weights that are held."""
+        held = [*list(self._sets.values()), *([self._last] if self._last is not None else [])]
+        return [executable for one in held for executable in one.bound.executables()]
 
     def fallbacks(self) -> list[dict[str, Any]]:
         """Describes what torch runs in a call."""

@@ -6,6 +6,7 @@ caller.
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import types
@@ -19,6 +20,8 @@ from torch._guards import CompileContext
 
 from ...core import report
 from ...core.report import Compiled, nothing, summed
+
+_LOG = logging.getLogger("disc.compile")
 
 
 class EagerGraph:
@@ -39,6 +42,10 @@ class EagerGraph:
     def report_values(self) -> dict[str, Any]:
         """The values of the report that this graph knows."""
         return {**nothing(), "operations": self._operations if self.reason is not None else 0}
+
+    def executables(self) -> list[Any]:
+        """The compiled code, of which there is none."""
+        return []
 
     def fallbacks(self) -> list[dict[str, Any]]:
         """Describes what torch runs in a call."""
@@ -69,21 +76,15 @@ _noted: dict[int, list[Noted]] = {}
 
 def note(graph, gm: torch.fx.GraphModule) -> None:
     """Notes a graph that dynamo is about to use."""
-    compiled, reason = None, None
-    for frame in _frames():
-        name = frame.f_code.co_name
-        if reason is None and name == "_compile":
-            reason = frame.f_locals.get("recompile_reason")
-        # Its name is another one in each version of torch (_fn in 2.7, compile_wrapper in 2.13).
-        if "callback" in frame.f_code.co_freevars and "fn" in frame.f_code.co_freevars:
-            compiled = _compiled_object(frame.f_locals.get("fn"))
-            break
+    compiled, reason = _subject()
     if compiled is None:
         return
     reason = reason.splitlines()[0].partition("  #")[0].strip() if reason else None
+    if reason is not None:
+        _LOG.info("%s is compiled again, as graph %s: %s", _name_of(compiled), _compile_id(), reason)
     made = Noted(
         weakref.ref(graph),
-        str(CompileContext.current_compile_id()),
+        _compile_id(),
         reason,
         graph_break_of(gm),
         type(compiled),
@@ -95,6 +96,33 @@ def note(graph, gm: torch.fx.GraphModule) -> None:
             # Nobody would say when it is gone.
             return
     _noted.setdefault(id(compiled), []).append(made)
+
+
+def name_of_subject() -> str:
+    """The name of the module or function whose graph dynamo is compiling."""
+    compiled, _ = _subject()
+    return "graph" if compiled is None else _name_of(compiled)
+
+
+def _name_of(compiled) -> str:
+    return getattr(compiled, "__name__", None) or type(compiled).__name__
+
+
+def _compile_id() -> str:
+    return str(CompileContext.current_compile_id())
+
+
+def _subject() -> tuple[Any, str | None]:
+    """The object that dynamo is compiling, and the guard that failed if it is compiled again."""
+    reason = None
+    for frame in _frames():
+        name = frame.f_code.co_name
+        if reason is None and name == "_compile":
+            reason = frame.f_locals.get("recompile_reason")
+        # Its name is another one in each version of torch (_fn in 2.7, compile_wrapper in 2.13).
+        if "callback" in frame.f_code.co_freevars and "fn" in frame.f_code.co_freevars:
+            return _compiled_object(frame.f_locals.get("fn")), reason
+    return None, reason
 
 
 def _frames() -> Iterator[types.FrameType]:
@@ -131,13 +159,17 @@ class CompiledByTorch(Compiled):
     def __init__(self, noted: list[Noted]):
         self.noted = noted
 
+    def executables(self) -> list[Any]:
+        graphs = [graph for one in self.noted if (graph := one.graph()) is not None]
+        return [executable for graph in graphs for executable in graph.executables()]
+
     def report_values(self) -> dict[str, Any]:
         graphs = [one.graph() for one in self.noted]
         rows = [graph.report_values() for graph in graphs]
         whole = summed(rows, 0, sum(graph.calls for graph in graphs))
         first = next((row for row in rows if row["clusters"]), nothing())
         return {
-            **first,
+            **{key: value for key, value in first.items() if key != "layers"},
             **whole,
             **{name: first[name] for name in _OF_THE_FIRST},
             "captured_by": "dynamo",
@@ -148,6 +180,7 @@ class CompiledByTorch(Compiled):
                     "id": one.compile_id,
                     "operations": row["operations"],
                     "kernels": row["kernels"],
+                    "layers": row.get("layers", {}),
                     "clusters": row["clusters"],
                     "coverage": row["coverage"],
                     "calls": graph.calls,

@@ -93,7 +93,7 @@ class DynamoEntry(Entry):
             with torch.no_grad(), silenced(_NOISY):
                 result = self._compiled(*args, **kwargs)
         except torch._dynamo.exc.TorchDynamoException as error:
-            logging.getLogger("disc").info("dynamo cannot split %s: %s", type(module).__name__, error)
+            logging.getLogger("disc.compile").info("dynamo cannot split %s: %s", type(module).__name__, error)
             self._is_eager, self._is_new, self.parts, self.graph_breaks = True, False, [], []
             with torch.no_grad():
                 for t, version, copy in before:
@@ -110,6 +110,9 @@ class DynamoEntry(Entry):
     def reads(self, address: int) -> bool:
         # Each call looks at the memory of the weights that it passes.
         return False
+
+    def executables(self) -> list[Any]:
+        return [executable for part in self.parts for executable in part.executables()]
 
     def report_values(self) -> dict[str, Any]:
         rows = [part.report_values() for part in self.parts]

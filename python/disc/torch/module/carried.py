@@ -32,7 +32,7 @@ from .ladder import Request
 if TYPE_CHECKING:
     from .dispatcher import Dispatcher
 
-_LOG = logging.getLogger("disc")
+_LOG = logging.getLogger("disc.compile")
 
 
 @dataclass
@@ -151,7 +151,7 @@ def _entry(dispatcher: Dispatcher, program: CarriedProgram) -> CompiledEntry:
     artifact, is_there = program.load(options)
     start = time.perf_counter()
     weights = [(name, tensor.detach()) for name, tensor in captured.program.weights]
-    executable = extension.load(artifact, weights, outputs="torch")
+    executable = extension.load(artifact, weights, outputs="torch", name=dispatcher.name)
     stages = {**captured.stages, "pack": (time.perf_counter() - start) * 1e3}
     report = {"stages": stages, "cache": "carried", "captured_by": captured.by}
     request = Request(dispatcher.original, (), {}, dispatcher.dims, options, False)

@@ -7,6 +7,7 @@ may have a variant compiled.
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -25,6 +26,8 @@ from .forms import Form, Forms
 from .variants import Variants
 from .verify import Verification
 
+_COMPILE = logging.getLogger("disc.compile")
+_RUNTIME = logging.getLogger("disc.runtime")
 #: After so many forms of call a new one is torch's.
 MOST_FORMS = 32
 
@@ -104,7 +107,8 @@ class Dispatcher:
         is_fact = isinstance(error, DimError) and isinstance(first, GraphEntry)
         if self.options.fallback == "error" or (is_fact and first.call.is_stated(error)):
             raise error
-        form.refusals.note(error)
+        level = logging.INFO if form.refusals.note(error) else logging.DEBUG
+        _RUNTIME.log(level, "torch runs a call of %s: %s", self.name, error)
         if is_fact:
             self.variants.offer(self, form, error, args, kwargs)
         return self.original()(*args, **kwargs)
@@ -142,6 +146,8 @@ class Dispatcher:
                 error = Error(f"{MOST_FORMS} forms of call were compiled, and no more are", code="E0601")
                 self._overflow = EagerEntry(self.original, error)
             return Form(key, [self._overflow])
+        if self.forms.held:
+            _COMPILE.info("%s is compiled for another form of call", self.name)
         form = Form(key, [self.build(args, kwargs, self.dims, is_example)])
         self.forms.held.append(form)
         return form

@@ -73,6 +73,10 @@ class Entry:
         """Describes what torch runs in a call."""
         return []
 
+    def executables(self) -> list[Any]:
+        """The compiled code that serves calls now."""
+        return []
+
 
 class GraphEntry(Entry):
     """Serves the calls of which ``call`` knows the tensors, by a graph that disc captured."""
@@ -173,6 +177,9 @@ class CompiledEntry(GraphEntry):
         except Error as error:
             raise Refused(error) from None
 
+    def executables(self) -> list[Any]:
+        return [self.executable]
+
     def weights(self) -> list[tuple[str, torch.Tensor]]:
         return self._weights
 
@@ -213,6 +220,9 @@ class PartitionedEntry(GraphEntry):
         self.calls += 1
         result = self._make(self.parts.call(tensors))
         return self.handed_back(result, args, kwargs) if self._returned_caches else result
+
+    def executables(self) -> list[Any]:
+        return self.parts.executables()
 
     def weights(self) -> list[tuple[str, torch.Tensor]]:
         return self.parts.held_weights()

@@ -30,7 +30,9 @@ from ..tracer.deadline import TooLong
 from ..weights import prepared_bytes
 from .entry import CompiledEntry, EagerEntry, Entry, PartitionedEntry
 
-_LOG = logging.getLogger("disc")
+_LOG = logging.getLogger("disc.compile")
+_CAPTURE = logging.getLogger("disc.capture")
+_CACHE = logging.getLogger("disc.cache")
 
 
 class Request:
@@ -182,6 +184,8 @@ def _whole(request: Request, stage) -> CompiledEntry:
             ahead.enter_context(extension.memory_ahead(needed))
         captured = _captured(asked, request)
         request.is_lowered = True
+        name = type(request.module).__name__
+        _CACHE.info("capture of %s: %s", name, asked.state)
         stage("compile")
         artifact = extension.compile_function(
             captured.source, options, threads_of(options), directory if chooses else asked.directory
@@ -189,7 +193,7 @@ def _whole(request: Request, stage) -> CompiledEntry:
         compiled = time.perf_counter()
         stage("prepare weights")
         weights = [(name, tensor.detach()) for name, tensor in captured.program.weights]
-        executable = extension.load(artifact, weights, outputs="torch")
+        executable = extension.load(artifact, weights, outputs="torch", name=name)
         loaded = time.perf_counter()
     milliseconds = captured.stages["capture"] + asked.milliseconds
     report = {
@@ -197,6 +201,7 @@ def _whole(request: Request, stage) -> CompiledEntry:
         "cache": asked.state,
         "captured_by": captured.by,
     }
+    _LOG.info("%s is compiled whole, of %d operations", name, captured.program.operations)
     return CompiledEntry(request, Call(request.module, captured), captured, executable, report, artifact)
 
 
@@ -224,6 +229,8 @@ def _captured(asked: capture_cache.Lookup, request: Request) -> CapturedProgram:
     with capture_cache.watching(asked), deadline.bounded(None if waits else deadline.MOST_SECONDS):
         graph = capture(request.module, request.args, request.kwargs, request.dims, serves)
     request.graph = graph
+    name = type(request.module).__name__
+    _CAPTURE.info("%s is captured by %s, in %.0f ms", name, graph.by, graph.milliseconds)
     refuse_blocked(graph.graph, request.options)
     captured = convert(graph, extension.builder())
     if asked.state == "miss":
@@ -242,7 +249,7 @@ def _in_parts(request: Request, stage) -> PartitionedEntry | None:
     def compiled(program: CapturedProgram):
         artifact = extension.compile_function(program.source, options, threads_of(options), directory)
         weights = [(name, tensor.detach()) for name, tensor in program.program.weights]
-        return extension.load(artifact, weights, outputs="torch")
+        return extension.load(artifact, weights, outputs="torch", name=type(request.module).__name__)
 
     stage("compile")
     start = time.perf_counter()
@@ -253,6 +260,12 @@ def _in_parts(request: Request, stage) -> PartitionedEntry | None:
         graph.arguments, graph.plan, graph.out_spec, graph.symbols, graph.dtypes, graph.fixed, graph.fixed_at,
         parts.program, "", graph.by, returned_caches=graph.returned_caches,
     )  # fmt: skip
+    _LOG.info(
+        "%s is compiled in %d clusters; torch runs %d ops between them",
+        type(request.module).__name__,
+        len(parts.clusters),
+        len(parts.left),
+    )
     stages = {"capture": graph.milliseconds, "convert": (time.perf_counter() - start) * 1e3}
     report = {"stages": stages, "cache": "off", "captured_by": graph.by}
     return PartitionedEntry(Call(request.module, captured), captured, parts, report)

@@ -220,6 +220,9 @@ class OptimizedModule(torch.nn.Module, Compiled, metaclass=StandInType):
     def report_values(self) -> dict[str, Any]:
         return reports.values(self._dispatcher)
 
+    def executables(self) -> list[Any]:
+        return [one for entry in self._dispatcher.entries() for one in entry.executables()]
+
     def __repr__(self) -> str:
         return reports.tree(self._dispatcher)
 

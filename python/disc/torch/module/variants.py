@@ -69,12 +69,15 @@ def _compile(dispatcher: Dispatcher, form: Form, error: DimError, args: tuple, k
         with torch.autocast("cpu", dtype=form.autocast, enabled=form.autocast is not None):
             found = _serving(dispatcher, form, error, args, kwargs)
     except Exception as failed:
-        logging.getLogger("disc").info("a variant of %s was not compiled: %s", dispatcher.name, failed)
+        logging.getLogger("disc.compile").info(
+            "a variant of %s was not compiled: %s", dispatcher.name, failed
+        )
         found = None
     if found is None:
         form.is_closed = True
     elif dispatcher.training is form.training:
         form.entries.append(found)
+        logging.getLogger("disc.compile").info("%s has one more variant: %s", dispatcher.name, error)
 
 
 def _serving(dispatcher, form: Form, error: DimError, args: tuple, kwargs: dict) -> GraphEntry | None:

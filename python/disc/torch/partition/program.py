@@ -95,10 +95,13 @@ class PartitionedProgram:
         report["stages_ms"] = {**stages, "total": round(sum(stages.values()), 3)}
         for name in ("dims", "facts", "fixed", "asked_at", "cache"):
             report[name] = rows[0][name]
+        # Kernels of clusters share names.
+        del report["layers"]
         report["parts"] = [
             {
                 "operations": row["operations"],
                 "kernels": row["kernels"],
+                "layers": row["layers"],
                 "inputs": len(made.cluster.taken),
                 "outputs": len(made.cluster.given),
             }
@@ -113,6 +116,10 @@ class PartitionedProgram:
             for left in self.left
             if left.computes
         ]
+
+    def executables(self) -> list[Any]:
+        """The compiled code of the clusters."""
+        return [made.executable for made in self.clusters]
 
     def held_weights(self) -> list[tuple[str, torch.Tensor]]:
         """The weights that stay from call to call, each once."""
@@ -248,7 +255,7 @@ def _compile(graph, steps, compiled: Callable, options: Options, made: dict) -> 
                 cluster, program, compiled(program), CallWriter(program.source, options)
             )
         except Error as error:
-            logging.getLogger("disc").info("a cluster of %d ops goes to torch: %s", len(nodes), error)
+            logging.getLogger("disc.compile").info("a cluster of %d ops goes to torch: %s", len(nodes), error)
             return dict.fromkeys(nodes, f"its cluster could not be compiled: {error.message}")
     return {}
 
