@@ -94,11 +94,11 @@ disc.optimize(torch.nn.Tanh(), (torch.randn(3, 4),), options=disc.Options(cache=
 """
 
 
-def run(**variables) -> str:
+def run(program: str = PROGRAM, **variables) -> str:
     kept = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
     environment = {**kept, "PYTHONPATH": ":".join(sys.path), "DISC_CACHE": "0", **variables}
     found = subprocess.run(
-        [sys.executable, "-c", PROGRAM], env=environment, capture_output=True, text=True, check=True
+        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True
     )
     return found.stderr
 
@@ -117,3 +117,22 @@ def test_disc_log_goes_to_standard_error_as_before():
     found = run(DISC_LOG="disc=info")
     assert "a program is compiled" in found
     assert "is captured by" not in found
+
+
+#: The runtime warns of the number of threads when it loads code.
+WARNS = "import numpy, disc; disc.load({path!r})(numpy.zeros(3, numpy.float32))"
+
+
+def test_a_warning_of_the_runtime_is_said_once(tmp_path):
+    path = str(tmp_path / "tanh.discpkg")
+    disc.export(nn.Tanh(), (torch.randn(4),), path)
+    program = WARNS.format(path=path)
+    bare = run(program, DISC_NUM_THREADS="many")
+    assert bare.count("DISC_NUM_THREADS is `many`") == 1
+    configured = run(
+        f"import logging; logging.basicConfig(format='log: %(message)s'); {program}", DISC_NUM_THREADS="many"
+    )
+    assert configured.count("DISC_NUM_THREADS is `many`") == 1
+    assert "log: DISC_NUM_THREADS" in configured
+    both = run(f"import logging; logging.basicConfig(); {program}", DISC_NUM_THREADS="many", DISC_LOG="warn")
+    assert both.count("DISC_NUM_THREADS is `many`") == 2

@@ -30,7 +30,7 @@ use tracing::{
 use tracing_subscriber::{
     Layer,
     layer::{Context, Filter},
-    registry::LookupSpan,
+    registry::{LookupSpan, Scope},
 };
 
 /// Events that wait at most; the oldest go first.
@@ -173,7 +173,7 @@ impl<S: Subscriber + for<'s> LookupSpan<'s>> Layer<S> for Bridge {
 
     fn on_event(&self, event: &Event<'_>, context: Context<'_, S>) {
         let mut text = Text::default();
-        for span in context.event_scope(event).into_iter().flat_map(|scope| scope.from_root()) {
+        for span in context.event_scope(event).into_iter().flat_map(Scope::from_root) {
             let extensions = span.extensions();
             let fields = extensions.get::<Fields>().map_or("", |fields| &fields.0);
             let _ = write!(text.0, "{} {}: ", span.name(), fields.trim());

@@ -13,7 +13,7 @@ use crate::{
     kernel_names::KernelNames,
     library::Library,
     meta::{EntryMeta, ModuleMeta},
-    profile,
+    profile::{self, Traced},
     session_state::SessionState,
     tensor::{OutputAllocator, OutputError, TensorRef},
     weights::{Prepared, Weight, WeightSet, WeightState},
@@ -146,19 +146,42 @@ impl Executable {
                 self.device.name()
             )));
         }
-        let traced = session.profile.is_some() || profile::is_traced();
-        let span = traced.then(|| profile::Traced::call(session, meta, inputs));
-        let result = bind(&mut session.descriptors, meta, inputs, self.device.kind())
-            .and_then(|()| {
-                let gemm = self.options.gemm.as_deref();
-                call(function, session, (&self.weights.load(), gemm), (&self.meta, &self.code.names), meta, outputs)
-            })
-            .and_then(|()| finish_outputs(meta, &session.descriptors.outputs, outputs));
-        if let Some(span) = span {
-            span.end(session);
-        }
+        let result = match session.profile.is_some() || profile::is_traced() {
+            false => self.run_bound((function, meta), session, inputs, outputs),
+            true => self.run_watched((function, meta), session, inputs, outputs),
+        };
         session.descriptors.clear();
         self.peak_arena.fetch_max(session.arena.peak(), Ordering::Relaxed);
+        result
+    }
+
+    #[inline]
+    fn run_bound(
+        &self,
+        (function, meta): (EntryFn, &EntryMeta),
+        session: &mut SessionState,
+        inputs: &[TensorRef<'_>],
+        outputs: &mut dyn OutputAllocator,
+    ) -> Result<(), Error> {
+        bind(&mut session.descriptors, meta, inputs, self.device.kind())?;
+        let (weights, gemm) = (self.weights.load(), self.options.gemm.as_deref());
+        call(function, session, (&weights, gemm), (&self.meta, &self.code.names), meta, outputs)?;
+        finish_outputs(meta, &session.descriptors.outputs, outputs)
+    }
+
+    /// Runs a call that is profiled or traced.
+    #[cold]
+    #[inline(never)]
+    fn run_watched(
+        &self,
+        entry: (EntryFn, &EntryMeta),
+        session: &mut SessionState,
+        inputs: &[TensorRef<'_>],
+        outputs: &mut dyn OutputAllocator,
+    ) -> Result<(), Error> {
+        let traced = Traced::call(session, entry.1, inputs);
+        let result = self.run_bound(entry, session, inputs, outputs);
+        traced.end(session);
         result
     }
 

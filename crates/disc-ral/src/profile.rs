@@ -86,6 +86,8 @@ impl Profile {
 
     /// Runs a launch and records it. `run` returns when the kernel has finished: the number of
     /// threads, or `None` if nothing was done after all.
+    #[cold]
+    #[inline(never)]
     pub(crate) fn record(
         &mut self,
         launch: &Launch,

@@ -3,7 +3,7 @@ use super::{
     arguments::Arguments,
     meta,
     outputs::{Framework, Outputs},
-    profile::{Watchers, watchers},
+    profile::{is_watched, watchers},
     weights,
 };
 use crate::{
@@ -156,9 +156,9 @@ impl PyExecutable {
         let tensors = arguments.tensors(entry);
         let lent = Detached(&tensors[..]);
         let run = |session: &mut SessionState| self.executable.run(self.entry, session, lent.get(), &mut outputs);
-        let result = match watchers(py, framework) {
-            None => py.detach(|| self.executable.with_session(run)),
-            Some(watchers) => self.watched(py, watchers, &lent, run),
+        let result = match is_watched(py, framework) {
+            false => py.detach(|| self.executable.with_session(run)),
+            true => self.watched(py, framework, &lent, run),
         };
         if logging::is_waiting() {
             logging::deliver(py);
@@ -174,10 +174,11 @@ impl PyExecutable {
     fn watched(
         &self,
         py: Python<'_>,
-        mut watchers: Watchers,
+        framework: Framework,
         lent: &Detached<'_>,
         run: impl FnOnce(&mut SessionState) -> Result<(), Error> + Send,
     ) -> Result<(), Error> {
+        let mut watchers = watchers(py, framework);
         watchers.begin(py, &self.name);
         let result = py.detach(|| self.executable.with_session(|session| watchers.run(self, session, lent.get(), run)));
         watchers.end(py);

@@ -1,7 +1,11 @@
 //! Records calls and their kernels for `disc.profile`, and shows them to torch's profiler.
 //!
 //! Invariant: a call that nobody watches compares one number, and the flag of torch's profiler.
-use super::{executable::PyExecutable, outputs::Framework, torch_profiler::Ranges};
+use super::{
+    executable::PyExecutable,
+    outputs::Framework,
+    torch_profiler::{self, Ranges},
+};
 use disc_ral::{LaunchRecord, SessionState, TensorRef};
 use pyo3::{
     prelude::*,
@@ -77,15 +81,18 @@ pub(super) struct Watchers {
     ranges: Option<Ranges>,
 }
 
-/// Returns those who watch the calls of this thread; `None` if nobody does.
-pub(super) fn watchers(py: Python<'_>, framework: Framework) -> Option<Watchers> {
+/// Returns true if somebody may watch a call: on the path of every call.
+#[inline]
+pub(super) fn is_watched(py: Python<'_>, framework: Framework) -> bool {
+    RUNNING.load(Ordering::Relaxed) != 0 || torch_profiler::runs(py, framework)
+}
+
+/// Returns those who watch the calls of this thread.
+pub(super) fn watchers(py: Python<'_>, framework: Framework) -> Watchers {
     let ranges = Ranges::wanted(py, framework);
-    if ranges.is_none() && RUNNING.load(Ordering::Relaxed) == 0 {
-        return None;
-    }
     let this = thread::current().id();
     let recorders = recorders().iter().filter(|r| r.thread.is_none_or(|thread| thread == this)).cloned().collect();
-    Some(Watchers { recorders, ranges })
+    Watchers { recorders, ranges }
 }
 
 impl Watchers {

@@ -26,22 +26,42 @@ pub(super) struct Ranges {
     open: Option<Py<PyAny>>,
 }
 
-impl Ranges {
-    /// Returns `None` unless a profiler of torch runs: a look-up in the dict of a module.
-    pub(super) fn wanted(py: Python<'_>, framework: Framework) -> Option<Self> {
-        let found = match PROFILER.get(py) {
-            Some(found) => found.as_ref()?,
-            // torch may be imported later.
-            None if matches!(framework, Framework::Numpy) => return None,
-            None => PROFILER.get_or_init(py, || profiler(py).ok().flatten()).as_ref()?,
-        };
+/// Returns true while a profiler of torch runs: a look-up in the dict of a module.
+#[inline]
+pub(super) fn runs(py: Python<'_>, framework: Framework) -> bool {
+    match PROFILER.get(py) {
+        Some(Some(found)) => found.runs(py),
+        Some(None) => false,
+        None => find(py, framework).is_some_and(|found| found.runs(py)),
+    }
+}
+
+/// Looks for torch, which may be imported later, in a call with one of its tensors.
+#[cold]
+fn find(py: Python<'_>, framework: Framework) -> Option<&'static Profiler> {
+    if let Some(found) = PROFILER.get(py) {
+        return found.as_ref();
+    }
+    if matches!(framework, Framework::Numpy) {
+        return None;
+    }
+    PROFILER.get_or_init(py, || profiler(py).ok().flatten()).as_ref()
+}
+
+impl Profiler {
+    #[inline]
+    fn runs(&self, _: Python<'_>) -> bool {
         // SAFETY: the GIL is held, and the dict and its key live; the result is borrowed, and
         // compared at once. A text can be hashed, so that nothing is raised.
-        let runs = unsafe {
-            let flag = ffi::PyDict_GetItemWithError(found.attributes.as_ptr(), found.flag.as_ptr());
-            flag == ffi::Py_True()
-        };
-        runs.then(|| Self { range: found.range.clone_ref(py), open: None })
+        unsafe { ffi::PyDict_GetItemWithError(self.attributes.as_ptr(), self.flag.as_ptr()) == ffi::Py_True() }
+    }
+}
+
+impl Ranges {
+    /// Returns `None` unless a profiler of torch runs.
+    pub(super) fn wanted(py: Python<'_>, framework: Framework) -> Option<Self> {
+        let found = find(py, framework).filter(|found| found.runs(py))?;
+        Some(Self { range: found.range.clone_ref(py), open: None })
     }
 
     /// Returns ranges that are opened while the GIL is not held.
