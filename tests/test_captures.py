@@ -36,7 +36,7 @@ def test_calls_of_a_recording_are_written(fast, tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["call-2.discap", "call.discap"]
     other = disc.optimize(Model().eval(), torch.tensor([[1]]))
     with (
-        pytest.raises(disc.Error, match="no compiled code ran"),
+        pytest.raises(disc.Error, match="no compiled code of this"),
         disc.capture(other, tmp_path / "none.discap"),
     ):
         fast(torch.tensor([[1, 2]]))
@@ -52,6 +52,15 @@ def test_a_failing_call_leaves_a_file(fast, tmp_path, monkeypatch):
     with pytest.raises(disc.Error):
         fast("no tensor")
     assert len(list((tmp_path / "calls").iterdir())) == 1
+
+
+def test_a_failing_call_of_a_recording_is_written(fast, tmp_path):
+    with pytest.raises(disc.Error), disc.capture(fast, tmp_path / "call.discap") as recording:
+        fast(torch.tensor([[1, 99]]))
+    assert recording.calls == 1
+    assert (tmp_path / "call.discap").exists()
+    with pytest.raises(disc.Error, match="no folder"), disc.capture(fast, tmp_path / "none" / "call.discap"):
+        pass
 
 
 class Divided(torch.nn.Module):

@@ -162,3 +162,23 @@ def test_a_saved_file_that_cannot_be_compiled_says_why(held, inputs, words, tmp_
         (torch.jit if isinstance(held, torch.jit.ScriptModule) else torch).save(held, path)
     with pytest.raises(disc.Error, match=words):
         compile_file(request(path, tmp_path / "m.discpkg", inputs=inputs, unsafe_pickle=True))
+
+
+def test_buffers_that_calls_change_become_inputs(tmp_path):
+    class Counts(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("total", torch.zeros(3))
+
+        def forward(self, x):
+            self.total.add_(x.sum(0))
+            return self.total * 2
+
+    path = tmp_path / "counts.pt2"
+    torch.export.save(torch.export.export(Counts().eval(), (torch.ones(2, 3),)), path)
+    with pytest.raises(disc.Error, match="total"):
+        compile_file(request(path, tmp_path / "m.discpkg"))
+    compile_file(request(path, tmp_path / "m.discpkg", state="inputs"))
+    package, total = disc.load(tmp_path / "m.discpkg"), np.zeros(3, np.float32)
+    np.testing.assert_array_equal(package(np.ones((2, 3), np.float32), total), [4, 4, 4])
+    np.testing.assert_array_equal(total, [2, 2, 2])

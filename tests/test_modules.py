@@ -510,3 +510,20 @@ def test_distributions_check_their_parameters(compile_module, monkeypatch):
                         model(*wrong)
                     with pytest.raises(disc.Error, match="distribution"):
                         compiled(*wrong)
+
+
+def test_bags_beside_what_torch_export_alone_traces():
+    class Ranker(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.bags = nn.EmbeddingBag(100, 8, mode="sum")
+
+        def forward(self, values, offsets):
+            left, right = torch.triu_indices(5, 5, 1)
+            return self.bags(values, offsets), left, right
+
+    model = Ranker().eval()
+    fast = disc.optimize(model, (torch.arange(8), torch.tensor([0, 2, 4])))
+    given = torch.arange(6), torch.tensor([0, 3])
+    for ours, theirs in zip(fast(*given), model(*given), strict=True):
+        torch.testing.assert_close(ours, theirs)

@@ -70,7 +70,10 @@ def test_a_saved_module_takes_and_returns_what_the_module_does(cell, tmp_path):
     fast = disc.optimize(cell, examples=[(example, {}), (example, {"scale": torch.ones(8)})])
     disc.save(fast, tmp_path / "cell.discpkg")
     package = disc.load(tmp_path / "cell.discpkg")
-    assert list(package.entries) == ["main", "main_2"]
+    assert list(package.entries) == list(package) == ["main", "main_2"]
+    assert len(package) == 2
+    assert "main_2" in package
+    assert "other" not in package
     x, scale = torch.randn(4, 8), torch.randn(8)
     for kwargs in ({}, {"scale": scale}):
         wanted = cell(x, **kwargs)

@@ -127,6 +127,7 @@ def _says(x):
         len(x.shape) == 2,
         lambda: f"{n} {x.shape}",
     )
+    torch._assert(x.dim() == 2, f"{x.shape}")
     assert x.dim() == 2, f"{x.shape}"
     if x.dim() == 3:
         raise ValueError(message)

@@ -129,7 +129,7 @@ fn a_package_is_described() {
     assert_eq!(found["weights"], serde_json::json!({ "count": 1, "bytes": 24 }));
     assert_eq!(found["parts"][0]["name"], "manifest.json");
     let (_, text, _) = folder.disc("inspect m.discpkg");
-    for words in ["not signed", "entry embed", "takes ids: i64[B, S]", "x86-64-v2 (x86_64), runs here", "weights: 1, 24 bytes"] {
+    for words in ["not signed", "entry embed", "takes  ids: i64[B, S]", "x86-64-v2 (x86_64), runs here", "weights: 1, 24 bytes"] {
         assert!(text.contains(words), "{words}: {text}");
     }
 }

@@ -128,10 +128,11 @@ pub fn serve(options: ServeOptions) -> Result<(), Error> {
     let runtime = runtime::Builder::new_multi_thread().worker_threads(2).thread_name("disc-http").enable_all().build();
     let runtime = runtime.map_err(system)?;
     let server = Server::new(options)?;
-    eprintln!("serving `{}` at http://{}", server.model(), server.address());
     let result = runtime.block_on(async {
         let mut terminate = unix::signal(unix::SignalKind::terminate()).map_err(system)?;
         let mut interrupt = unix::signal(unix::SignalKind::interrupt()).map_err(system)?;
+        // Who reads this may end the process at once.
+        eprintln!("serving `{}` at http://{}", server.model(), server.address());
         let stop = async move {
             tokio::select! {
                 _ = terminate.recv() => {}

@@ -52,30 +52,33 @@ active: list[Recording] = []
 def capture(module: Any, path: str | os.PathLike[str]) -> Iterator[Recording]:
     """Writes the calls made inside to files, each with its program, weights, inputs and results.
 
-    ``module`` is what ``disc.optimize`` or ``torch.compile`` returned. A second call goes to
-    ``path`` with ``-2`` behind its stem, and so on, as do the parts of a module that disc compiles
-    in parts; only calls of this thread are written. Raises disc.Error if no compiled code ran.
-    Only calls of this thread are written.
+    Only calls of this thread are written. A call that fails is written too.
 
     Args:
-        module: The result of ``disc.optimize``.
+        module: The result of ``disc.optimize``, or of ``torch.compile`` with this backend.
         path: The file of the first call; a second one goes to ``path`` with ``-2`` behind its stem,
-            and so on.
+            and so on, as do the parts of a module that disc compiles in parts.
 
     Yields:
         The recording; ``calls`` counts what it wrote.
 
     Raises:
-        disc.Error: No call of compiled code was made.
+        disc.Error: No call of compiled code was made in this thread, or there is no such folder.
     """
     recording = Recording(module, Path(path))
+    if not recording.path.absolute().parent.is_dir():
+        raise Error(f"there is no folder {recording.path.parent}", code="E0700")
     active.append(recording)
     try:
         yield recording
     finally:
         active.remove(recording)
     if not recording.calls:
-        raise Error("no compiled code ran inside of disc.capture", code="E0700")
+        raise Error(
+            f"no compiled code of this {type(module).__name__} ran in this thread inside of disc.capture",
+            code="E0700",
+            help="call what disc.optimize or torch.compile returned; each thread has captures of its own",
+        )
 
 
 @contextlib.contextmanager

@@ -180,6 +180,15 @@ class Package:
         self.target: str = native.target
         self._default = self[entry] if entry is not None else None
 
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.entries)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.entries
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
     def __getitem__(self, name: str) -> Entry:
         if name not in self.entries:
             have = ", ".join(f"`{known}`" for known in self.entries)

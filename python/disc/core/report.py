@@ -23,6 +23,7 @@ class Compiled:
     def contains(self, code: Any) -> bool:
         """Returns true if ``code`` is a graph of what was compiled."""
         return False
+
     def executables(self) -> list[Any]:
         """The executables that serve calls now."""
         raise NotImplementedError
@@ -44,14 +45,6 @@ def report(module: Any) -> Report:
 
     Raises:
         disc.Error: Nothing of the module is compiled by disc.
-def find(module) -> Compiled | None:
-    """Finds what was compiled for an object; None if nothing was."""
-    if isinstance(module, Compiled):
-        return module
-    return next((found for finder in FINDERS if (found := finder(module)) is not None), None)
-def report(module) -> Report:
-    """The report of what ``disc.optimize`` returned, or of what ``torch.compile`` returned with
-    this backend, which has a report from the first call on.
     """
     if (found := find(module)) is not None:
         return Report(found.report_values())
@@ -61,11 +54,17 @@ def report(module) -> Report:
     )
 
 
+def find(module) -> Compiled | None:
+    """Finds what was compiled for an object; None if nothing was."""
+    if isinstance(module, Compiled):
+        return module
+    return next((found for finder in FINDERS if (found := finder(module)) is not None), None)
+
+
 def contains(module, code: Any) -> bool:
     """Returns true if ``code`` is a graph of what a framework compiled for ``module`` by disc."""
-    if isinstance(module, Compiled):
-        return module.contains(code)
-    return any(found.contains(code) for find in FINDERS if (found := find(module)) is not None)
+    found = find(module)
+    return found is not None and found.contains(code)
 
 
 def collect(
@@ -177,27 +176,18 @@ class Report:
         self._values = values
 
     def to_dict(self) -> dict[str, Any]:
-        """The values, of JSON's types alone."""
+        """The facts by name, in values of JSON."""
         return json.loads(json.dumps(self._values))
 
     def to_json(self) -> str:
-        """The values as JSON text."""
+        """The facts as text of JSON."""
         return json.dumps(self._values, indent=2)
 
     def to_html(self, path) -> None:
-        """Writes one page with the report; it needs the package jinja2."""
+        """Writes one page with the facts to the file ``path``; it needs the package jinja2."""
         from .report_page import page
 
         Path(path).write_text(page(self._values), encoding="utf-8")
-        """The facts by name, in values of JSON."""
-        """The facts as text of JSON."""
-        """Writes one page with the facts to the file ``path``."""
-        rows = "".join(
-            f"<tr><th>{html.escape(k)}</th><td><pre>{html.escape(_text(v))}</pre></td></tr>"
-            for k, v in self._values.items()
-        )
-        page = f"<!doctype html><meta charset=utf-8><title>disc report</title><table>{rows}</table>"
-        Path(path).write_text(page, encoding="utf-8")
 
     def __str__(self) -> str:
         return "\n".join(f"{title:<12}{text}" for title, text in rows(self._values))
@@ -218,38 +208,6 @@ class Report:
 
     def __repr__(self) -> str:
         return f"Report(compiles={self._values['compiles']}, coverage={self._values['coverage']})"
-
-
-#: So many rows of a kind are shown.
-_MOST_ROWS = 8
-
-
-def _left(values: dict[str, Any]) -> list[str]:
-    """Lines about what the framework runs, and about the graphs of ``torch.compile``."""
-    lines = []
-    for graph in values.get("graphs", [])[:_MOST_ROWS]:
-        lines.append(
-            f"graph {graph['id']:<6}{graph['operations']} operations, {graph['kernels']} kernels, "
-            f"coverage {graph['coverage']:.0%}, {graph['calls']} calls"
-        )
-    rows = [("torch runs", f"{row['op']}: {row['reason']}", row["source"]) for row in values["fallbacks"]]
-    rows += [("break", row["reason"], row["source"]) for row in values.get("graph_breaks", [])]
-    rows += [("recompiled", f"{row['id']}: {row['reason']}", None) for row in values.get("recompiles", [])]
-    for name, text, source in rows[:_MOST_ROWS]:
-        lines.append(f"{name:<12}{text.splitlines()[0]}" + (f" ({source})" if source else ""))
-    if len(rows) > _MOST_ROWS:
-        lines.append(f"            and {len(rows) - _MOST_ROWS} more, see to_dict()")
-    return lines
-
-
-def _with_lines(values: dict[str, Any], what: str) -> str:
-    """Facts or fixed sizes, with the lines of the model that ask for them."""
-    lines = values["asked_at"]
-    return "; ".join(f"{text} ({lines[text]})" if text in lines else text for text in values[what])
-
-
-def _text(value) -> str:
-    return value if isinstance(value, str) else json.dumps(value, indent=1)
 
 
 def _executables(module) -> list[Any] | None:

@@ -43,6 +43,7 @@ def compile_file(request: dict[str, Any]) -> None:
         dims="static" if model.is_static else dims,
         target=request["targets"] or None,
         options=options,
+        state=request.get("state", "refuse"),
     )
 
 

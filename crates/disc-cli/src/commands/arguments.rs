@@ -1,6 +1,6 @@
 //! Defines the command line of `disc`.
 use crate::run::{Input, On, RunArguments, ValueArguments};
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use disc_serve::ServeOptions;
 use std::path::PathBuf;
 
@@ -14,6 +14,16 @@ pub(super) struct Arguments {
 
     #[command(subcommand)]
     pub(super) command: Command,
+}
+
+/// The state of a model of torch in a package.
+#[derive(Clone, Copy, Debug, Default, ValueEnum)]
+pub(super) enum State {
+    /// A model whose calls change buffers is an error.
+    #[default]
+    Refuse,
+    /// Buffers that calls change are inputs, which calls write to.
+    Inputs,
 }
 
 #[derive(Debug, Subcommand)]
@@ -178,6 +188,10 @@ pub(super) struct CompileArguments {
     /// Unpickles a module of torch (.pt): this runs whatever code is in the file.
     #[arg(long)]
     pub(super) unsafe_pickle: bool,
+
+    /// Ways to compile a model of torch whose calls change buffers.
+    #[arg(long, value_enum, default_value_t)]
+    pub(super) state: State,
 
     /// The most threads of compilation.
     #[arg(long, value_name = "NUMBER")]

@@ -32,6 +32,7 @@ pub(super) fn package(given: &ProgramArguments) -> Result<Answer, Vec<Diagnostic
     let results = caller.outputs.into_iter().map(|(name, _)| name).zip(results).collect();
     let outcome = Outcome { entry: entry.name().into(), results, times };
     if let Some(path) = &given.output {
+        check_name(path).map_err(|error| vec![error])?;
         save(path, &outcome.results).map_err(|error| vec![error])?;
     }
     let named = |(name, tensor): &(String, Tensor)| format!("{name}: {}\n", run::summary(tensor));
@@ -67,6 +68,7 @@ pub(super) fn text(given: &ProgramArguments, source: &Source) -> Result<Answer, 
     };
     let named = results.into_iter().enumerate().map(|(i, tensor)| (format!("output{i}"), tensor));
     let outcome = Outcome { entry: entry.name.to_string(), results: named.collect(), times };
+    given.output.as_deref().map_or(Ok(()), check_name).map_err(single)?;
     match &given.output {
         Some(path) if arrays::is_npz(path) => save(path, &outcome.results).map_err(single)?,
         Some(folder) => save_each(folder, &outcome.results).map_err(single)?,
@@ -114,6 +116,15 @@ impl Outcome {
 
 fn microseconds(time: &Duration) -> f64 {
     time.as_nanos() as f64 / 1e3
+}
+
+/// Refuses names of files that hold one array alone.
+fn check_name(path: &Path) -> Result<(), Diagnostic> {
+    if path.extension().is_some_and(|extension| extension == "npy") {
+        let error = Diagnostic::new(Code::E0700, format!("{}: results are written as .npz", path.display()));
+        return Err(error.help("name a file that ends in .npz"));
+    }
+    Ok(())
 }
 
 /// Writes one .npz file.

@@ -1,5 +1,9 @@
 //! Compiles a model that torch saved: Python, which has torch, captures it and writes the package.
-use super::{arguments::CompileArguments, compile::written, package::has_extension};
+use super::{
+    arguments::{CompileArguments, State},
+    compile::written,
+    package::has_extension,
+};
 use crate::{
     answer::Answer,
     progress::Progress,
@@ -87,8 +91,8 @@ fn ask(python: &OsString, given: &CompileArguments, output: &Path) -> Result<Rep
     given.dump.iter().for_each(|folder| {
         command.env("DISC_DUMP", folder);
     });
-    let mut child = command.spawn().map_err(|error| broken(error.to_string()))?;
     let wish = request(given, output)?.to_string();
+    let mut child = command.spawn().map_err(|error| broken(error.to_string()))?;
     // A worker that ends early is reported by its status.
     let _ = child.stdin.take().map(|mut pipe| pipe.write_all(wish.as_bytes()));
     let done = child.wait_with_output().map_err(|error| broken(error.to_string()))?;
@@ -108,6 +112,7 @@ fn request(given: &CompileArguments, output: &Path) -> Result<Value, Diagnostic>
         "model": given.file, "output": output.to_string_lossy(), "entry": given.entry.as_deref().unwrap_or("main"),
         "targets": given.target, "dims": dims, "options": options, "threads": given.threads,
         "inputs": inputs, "unsafe_pickle": given.unsafe_pickle,
+        "state": match given.state { State::Refuse => "refuse", State::Inputs => "inputs" },
     }))
 }
 

@@ -161,10 +161,13 @@ def capture(
     kwargs: dict | None = None,
     dims=None,
     serves: Serves = serves_all,
+    may_export: bool = True,
 ) -> CapturedGraph:
     """Captures ``module(*args, **kwargs)``; the parameters and buffers become inputs of the graph.
 
     Ops that ``serves`` does not name are captured as the steps that torch makes of them.
+    ``may_export`` allows torch.export, which puts fake tensors into the module while it runs: calls
+    of other threads would meet them.
     """
     start = time.perf_counter()
     reached.forget(module)
@@ -176,7 +179,7 @@ def capture(
     plan = DimPlan.read(dims, arguments.tensor_names, [t.shape for t in tensors])
     try:
         with _LOCK, _quiet(), overridden("capture"), torch.no_grad():
-            captured = _first_success(module, arguments, tensors, plan, serves)
+            captured = _first_success(module, arguments, tensors, plan, serves, may_export)
         if captured.changes:
             with _LOCK, _quiet():
                 kept_state.settle(captured, module, arguments, tensors)
@@ -186,7 +189,9 @@ def capture(
     return captured
 
 
-def _first_success(module, arguments: Arguments, tensors, plan: DimPlan, serves: Serves) -> CapturedGraph:
+def _first_success(
+    module, arguments: Arguments, tensors, plan: DimPlan, serves: Serves, may_export: bool
+) -> CapturedGraph:
     caches = FunctionCaches(module)
     try:
         return _attempts(module, arguments, tensors, plan, functools.partial(quick, serves=serves), caches)
@@ -197,7 +202,7 @@ def _first_success(module, arguments: Arguments, tensors, plan: DimPlan, serves:
         from ..tracer.tracer import Transformed
 
         reason = error.__cause__ or error
-        if torch.is_autocast_enabled("cpu"):
+        if torch.is_autocast_enabled("cpu") or not may_export:
             raise  # torch.export does not record what autocast around the call converts.
         logging.getLogger(__name__).info("traced by torch.export: %s", reason)
         below = isinstance(reason, Transformed)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
+from torch._dynamo.exc import RestartAnalysis
 from torch._guards import TracingContext
 
 from ...core import environment, extension
@@ -61,7 +62,8 @@ def serve(gm: torch.fx.GraphModule, example_inputs: list, options: Options) -> t
     try:
         return _compiled(gm, example_inputs, options)
     except Exception as error:
-        if options.fallback == "error":
+        if options.fallback == "error" or isinstance(error, RestartAnalysis):
+            # Dynamo starts again, with what it has learned.
             raise
         made, call = _eager(gm, *_worded(error))
         _LOG.info("a graph of dynamo's is torch's: %s", made.reason)
@@ -85,6 +87,8 @@ def _compiled(gm: torch.fx.GraphModule, example_inputs: list, options: Options):
         stage("capture")
         try:
             found = read(gm, env)
+        except RestartAnalysis:
+            raise
         except Exception as error:
             # Whatever stopped it: AOTAutograd succeeds, or says what is wrong.
             _LOG.info("a graph of dynamo's goes through AOTAutograd: %s", error)

@@ -51,6 +51,7 @@ class Bound:
 
     def write_failed(self, args: tuple, error: Error) -> None:
         """Writes a call that failed, where it is not written already."""
+
     def executables(self) -> list[Any]:
         """The compiled code that calls run."""
         raise NotImplementedError
@@ -97,8 +98,7 @@ def compiled(
         refuse_blocked(made.captured.graph, options)
         program = convert(made.captured, extension.builder())
         stages = {"capture": milliseconds, "convert": program.stages["convert"]}
-        whole = WholeCode(made, stages, program, artifact(program), options)
-        whole = WholeCode(made, stages, program, artifact(program), name)
+        whole = WholeCode(made, stages, program, artifact(program), options, name)
         _LOG.info("a graph of dynamo's is compiled whole: %d operations", program.program.operations)
         return whole
     except Error as error:
@@ -130,7 +130,7 @@ class WholeCode(Code):
         program: CapturedProgram,
         artifact,
         options: Options,
-        self, made: Compilation, stages: dict[str, float], program: CapturedProgram, artifact, name: str
+        name: str,
     ):
         super().__init__(made, stages)
         # The tensors are those of the first call.

@@ -31,9 +31,15 @@ class CallWriter:
             return run(inputs)
         # A call may write to its inputs.
         before = [t.detach().clone() for t in inputs]
-        outputs = run(inputs)
-        for recording in recordings:
-            self._write(recording.next_path(), before, weights, outputs, None)
+        outputs, error = [], None
+        try:
+            outputs = run(inputs)
+        except Exception as raised:
+            error = str(raised)
+            raise
+        finally:
+            for recording in recordings:
+                self._write(recording.next_path(), before, weights, outputs, error)
         return outputs
 
     def write_failed(self, inputs: Iterable[torch.Tensor], weights: Weights, error: Exception) -> None:

@@ -182,8 +182,9 @@ class Walk:
             source, index = node.args
             whole = self.read(source)
             self.values[node] = whole if whole is MISSING else whole[index]
-            if self.values[node] is None:
+            if self.values[node] is None and node.users:
                 self.lack(str(source.target), f"result {index} is not computed", node=source)
+            if self.values[node] is None:
                 self.values[node] = MISSING
         elif name in control_flow.FLOWS:
             self.program.operations += 1

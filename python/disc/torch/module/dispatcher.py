@@ -152,9 +152,11 @@ class Dispatcher:
         self.forms.held.append(form)
         return form
 
-    def build(self, args: tuple, kwargs: dict, dims, is_example: bool = False) -> Entry:
-        """Compiles the form of a call."""
-        asked = ladder.Request(self.original, args, kwargs, dims, self.options, is_example)
+    def build(
+        self, args: tuple, kwargs: dict, dims, is_example: bool = False, is_behind: bool = False
+    ) -> Entry:
+        """Compiles the form of a call; ``is_behind``: while calls of the module go on."""
+        asked = ladder.Request(self.original, args, kwargs, dims, self.options, is_example, is_behind)
         with Progress(self.options, self.name) as stage:
             return ladder.build(asked, stage)
 

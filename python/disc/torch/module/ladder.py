@@ -46,6 +46,7 @@ class Request:
         dims,
         options: Options,
         is_example: bool,
+        is_behind: bool = False,
     ):
         self.original = original
         self.module = original()
@@ -55,6 +56,8 @@ class Request:
         self.options = options
         #: The user gave it as an example, and it is no call.
         self.is_example = is_example
+        #: Calls of the module go on meanwhile.
+        self.is_behind = is_behind
         #: The captured graph, once there is one, and whether all of it could be lowered.
         self.graph = None
         self.is_lowered = False
@@ -227,7 +230,14 @@ def _captured(asked: capture_cache.Lookup, request: Request) -> CapturedProgram:
 
     waits = request.options.fallback == "error"
     with capture_cache.watching(asked), deadline.bounded(None if waits else deadline.MOST_SECONDS):
-        graph = capture(request.module, request.args, request.kwargs, request.dims, serves)
+        graph = capture(
+            request.module,
+            request.args,
+            request.kwargs,
+            request.dims,
+            serves,
+            may_export=not request.is_behind,
+        )
     request.graph = graph
     name = type(request.module).__name__
     _CAPTURE.info("%s is captured by %s, in %.0f ms", name, graph.by, graph.milliseconds)

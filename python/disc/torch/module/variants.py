@@ -83,7 +83,7 @@ def _compile(dispatcher: Dispatcher, form: Form, error: DimError, args: tuple, k
 def _serving(dispatcher, form: Form, error: DimError, args: tuple, kwargs: dict) -> GraphEntry | None:
     """A new entry that serves the call; None if there is none."""
     for dims in (None, _fixed(form, error, args, kwargs)):
-        entry = dispatcher.build(args, kwargs, dims)
+        entry = dispatcher.build(args, kwargs, dims, is_behind=True)
         if not isinstance(entry, GraphEntry):
             return None
         try:

@@ -185,7 +185,7 @@ def _is_check(function) -> bool:
     """Returns true for functions that take a condition and a message of its failure."""
     module, name = getattr(function, "__module__", None) or "", getattr(function, "__name__", "")
     top = module.partition(".")[0]
-    return (top == "torch" and name.startswith("_check")) or (
+    return (top == "torch" and name.startswith(("_check", "_assert"))) or (
         top == "transformers" and name == "torch_compilable_check"
     )
 

@@ -33,7 +33,7 @@ fn of_function(function: &Function) -> String {
 /// The lines of a list, with its title before the first.
 fn list(title: &str, lines: &[String]) -> String {
     let lines = lines.iter().filter(|line| !line.is_empty()).enumerate();
-    lines.map(|(i, line)| format!("  {:<6}{line}\n", if i == 0 { title } else { "" })).collect()
+    lines.map(|(i, line)| format!("  {:<7}{line}\n", if i == 0 { title } else { "" })).collect()
 }
 
 fn of_weights(module: &Module) -> String {
