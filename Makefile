@@ -79,10 +79,11 @@ sdist: ## build the source distribution into dist/
 charts: setup ## draw the pictures of docs/images again, the chart from the newest record of a sentence encoder
 	@$(PYTHON) scripts/pictures.py
 
-docs: develop ## build the documentation site into dist/docs, and look at it in a headless Chromium
+docs: develop ## build the documentation site into dist/docs, and look at it, and at the page of `disc view`, in a headless Chromium
 	@scripts/setup.sh docs
 	@$(STEP) run "site" env NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --quiet --strict
 	@$(STEP) run "pages" $(PYTHON) scripts/check_site.py dist/docs dist/docs-pictures
+	@$(STEP) run "disc view" $(PYTHON) scripts/check_view.py dist/view
 
 capi: ## build the C API: header and libraries into dist/capi/
 	@$(STEP) run "C API" scripts/capi.sh dist/capi

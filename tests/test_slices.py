@@ -97,3 +97,16 @@ def test_a_slice_is_as_python_has_it(name, first, compile_module):
                 compiled(x, y)
             continue
         torch.testing.assert_close(compiled(x, y), expected, msg=lambda m, sizes=sizes: f"sizes {sizes}: {m}")
+
+
+def test_a_bound_that_is_zero_at_every_size_that_is_served():
+    def biased(x, bias):
+        # As MPT cuts its table of biases.
+        n = x.shape[1]
+        return x.unsqueeze(2) * x.unsqueeze(1) + bias[max(0, 1 - n) :, max(0, 16 - n) :]
+
+    model, bias = Model(biased), torch.randn(1, 16)
+    compiled = disc.optimize(model, (torch.randn(2, 8), bias))
+    for n in (8, 1, 16, 5):
+        x = torch.randn(3, n)
+        torch.testing.assert_close(compiled(x, bias), model(x, bias))

@@ -1,42 +1,34 @@
 //! Renders diagnostics as text for people: the place, the line, and an underline.
-use disc_ir::{
-    Diagnostic,
-    text::{Lines, Position},
-};
-use std::fmt::Write;
+use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
+use disc_ir::{Diagnostic, text::Lines};
+use std::ops::Range;
 
-/// Most characters of a long line that are shown.
+/// Columns of a line that are shown; the part around the place is, of a longer one.
 const WIDEST: usize = 160;
-/// Characters of it in front of the underlined part.
-const BEFORE: usize = 60;
 
 /// One diagnostic about the file `path`, whose text is `source`.
 pub fn render(error: &Diagnostic, path: &str, source: &Lines<'_>) -> String {
     let op = error.op.as_ref().map(|op| format!("`{op}`: ")).unwrap_or_default();
-    let mut out = format!("error[{}]: {op}{}\n", error.code, error.message);
-    let mut margin = String::new();
+    let title = Level::ERROR.primary_title(format!("{op}{}", error.message)).id(error.code.to_string());
+    let mut report = Group::with_title(title);
+    let text;
     if let Some(span) = error.span {
         let at = source.position(span.start);
-        margin = " ".repeat(at.line.to_string().len());
-        let (text, column) = window(source.text(at.line), at);
-        let marks = "^".repeat(source.width(span).clamp(1, (text.chars().count() + 1).saturating_sub(column).max(1)));
-        let indent = " ".repeat(column - 1);
-        writeln!(out, "{margin}--> {path}:{}:{}", at.line, at.column).expect("writing to a string");
-        writeln!(out, "{margin} |\n{} | {text}\n{margin} | {indent}{marks}", at.line).expect("writing to a string");
+        text = source.text(at.line);
+        let place = place(text, at.column - 1, source.width(span));
+        let snippet = Snippet::source(text).line_start(at.line).path(path);
+        report = report.element(snippet.annotation(AnnotationKind::Primary.span(place)));
     }
-    let notes = error.notes.iter().map(|note| ("note", note)).chain(error.help.iter().map(|help| ("help", help)));
-    for (kind, text) in notes {
-        writeln!(out, "{margin} = {kind}: {text}").expect("writing to a string");
-    }
-    out
+    let notes = error.notes.iter().map(|note| Level::NOTE.message(note.as_str()));
+    let report = report.elements(notes.chain(error.help.iter().map(|help| Level::HELP.message(help.as_str()))));
+    format!("{}\n", Renderer::plain().term_width(WIDEST).render(&[report]))
 }
 
-/// Returns the part of a line around a column, and the column in it. Tabs and the like become
-/// spaces, so that columns are aligned.
-fn window(line: &str, at: Position) -> (String, usize) {
-    let plain = |c: char| if c.is_control() { ' ' } else { c };
-    let skipped = if line.chars().count() <= WIDEST { 0 } else { (at.column - 1).saturating_sub(BEFORE) };
-    (line.chars().map(plain).skip(skipped).take(WIDEST).collect(), at.column - skipped)
+/// Returns the bytes of `text` that hold `width` characters from character `first` on, as far as
+/// the text goes.
+fn place(text: &str, first: usize, width: usize) -> Range<usize> {
+    let byte = |character: usize| text.char_indices().nth(character).map_or(text.len(), |(byte, _)| byte);
+    byte(first)..byte(first.saturating_add(width.max(1)))
 }
 
 #[cfg(test)]
@@ -51,7 +43,8 @@ mod tests {
 
     #[test]
     fn the_place_is_underlined() {
-        let want = "error[E0203]: `add`: sizes differ\n --> a.disc:2:3\n  |\n2 |   add x\n  |   ^^^\n  = note: n\n  = help: h\n";
+        let want =
+            "error[E0203]: `add`: sizes differ\n --> a.disc:2:3\n  |\n2 |   add x\n  |   ^^^\n  |\n  = note: n\n  = help: h\n";
         assert_eq!(rendered("one\n\tadd x\n".replace('\t', "  ").as_str(), 6, 9), want);
     }
 

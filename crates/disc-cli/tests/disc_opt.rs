@@ -35,7 +35,7 @@ fn errors_have_a_code_and_a_place() {
     assert_eq!((status, &*out), (Some(1), ""));
     assert_eq!(
         err,
-        "error[E0102]: there is no op `ad`\n --> <stdin>:2:8\n  |\n2 |   %y = ad %x, %x : tensor<[B]x2xf32>\n  |        ^^\n  = help: did you mean `add`?\n"
+        "error[E0102]: there is no op `ad`\n --> <stdin>:2:8\n  |\n2 |   %y = ad %x, %x : tensor<[B]x2xf32>\n  |        ^^\n  |\n  = help: did you mean `add`?\n"
     );
 }
 

@@ -30,7 +30,7 @@ class Progress:
             return lambda text: None
         self._line.start()
         task = self._line.add_task(f"disc: {self._name}")
-        return lambda text: self._line.update(task, description=f"disc: {self._name}: {text}")
+        return lambda text: self._line.update(task, description=f"disc: {self._name}: {text}", refresh=True)
 
     def __exit__(self, *exc) -> None:
         if self._line is not None:

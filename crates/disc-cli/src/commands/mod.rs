@@ -43,9 +43,15 @@ fn dispatch(command: &Command) -> Result<Answer, Failure> {
         Command::Run(given) => either(&given.file, || run::package(given), |source| run::text(given, source)),
         Command::Explain(given) => match explain::code(&given.what) {
             Some(answer) => answer.map_err(Failure::of_nothing),
-            None => about(&given.what, |source| explain::plan(given, source)),
+            None => {
+                let package = || explain::plan(given, &package::program(&given.what)?);
+                either(&given.what, package, |source| explain::plan(given, source))
+            }
         },
-        Command::View(given) => about(&given.file, |source| view::view(given, source)),
+        Command::View(given) => {
+            let package = || view::view(given, &package::program(&given.file)?);
+            either(&given.file, package, |source| view::view(given, source))
+        }
         Command::Inspect(given) => {
             let package = || inspect::package(Path::new(&given.file), &package::open_options(&given.trust)?);
             either(&given.file, package, inspect::text)

@@ -3,8 +3,9 @@ use super::arguments::TrustArguments;
 use crate::{
     answer::diagnostics,
     run::{self, Data, Integers, RunArguments},
+    source::Source,
 };
-use disc::ral::{Entry, OpenOptions, Package};
+use disc::ral::{Entry, IR, OpenOptions, Package};
 use disc_ir::{Code, Diagnostic};
 use std::{fs::File, io::Read, path::Path};
 
@@ -54,6 +55,19 @@ pub(super) fn check_text(trust: &TrustArguments) -> Result<(), Vec<Diagnostic>> 
 pub(super) fn open(path: &str, trust: &TrustArguments, target: Option<&String>) -> Result<Package, Vec<Diagnostic>> {
     let options = OpenOptions { target: target.cloned(), ..open_options(trust)? };
     Package::open_with(path, &options).map_err(failed)
+}
+
+/// Returns the program that a package was compiled from.
+///
+/// # Errors
+/// It was written without.
+pub(super) fn program(path: &str) -> Result<Source, Vec<Diagnostic>> {
+    let package = Package::open(path).map_err(failed)?;
+    let text = package.part(IR).and_then(|bytes| std::str::from_utf8(bytes).ok()).ok_or_else(|| {
+        let error = Diagnostic::new(Code::E0904, format!("{path} holds no program, it was written without: ir=False"));
+        vec![error.help("write it with ir=True, or give the program")]
+    })?;
+    Ok(Source { path: path.into(), text: text.into() })
 }
 
 /// Returns the entry of this name; by default the only one, or `main`.

@@ -47,6 +47,8 @@ def _bound(b, size, where, default):
             return greatest(size + where, 0) if where > -END else 0
         return least(where, size) if where else 0
     if b.builder.less_equal(where, 0):
+        if b.builder.less_equal(0, where):
+            return 0
         # ``x[-n:]``: for n = 0 this is all of x, which is empty where n is the size.
         if not b.equal(size + where, 0):
             b.require(where, "<=", -1)

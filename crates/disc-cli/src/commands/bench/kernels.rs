@@ -1,4 +1,5 @@
 //! Sums up the launches of some calls by kernel.
+use comfy_table::{CellAlignment, Table, presets};
 use disc::ral::LaunchRecord;
 use serde_json::{Value, json};
 
@@ -60,16 +61,18 @@ pub(super) fn sums(profiles: &[Vec<LaunchRecord>], names: &mut Names) -> Vec<Ker
     places.into_iter().map(of).collect()
 }
 
-/// Returns one line per kernel, with its share of a call of this length.
+/// Returns a table of the kernels, with their shares of a call of this length.
 pub(super) fn table(kernels: &[Kernel], call: f64) -> String {
-    let wide = kernels.iter().map(|kernel| kernel.name.len()).max().unwrap_or(0);
-    let line = |kernel: &Kernel| {
-        let Kernel { name, launches, units, threads, microseconds } = kernel;
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING).set_header(["", "kernel", "us", "share", "units", "threads", "launches"]);
+    for Kernel { name, launches, units, threads, microseconds } in kernels {
         let share = 100.0 * microseconds / call.max(f64::MIN_POSITIVE);
-        let times = if *launches == 1 { String::new() } else { format!(", {launches} launches") };
-        format!("  {name:<wide$}  {microseconds:>10.1} us  {share:>3.0}%  {units} units on {threads} threads{times}\n")
-    };
-    kernels.iter().map(line).collect()
+        let (time, share) = (format!("{microseconds:.1}"), format!("{share:.0}%"));
+        let counts = [units.to_string(), threads.to_string(), launches.to_string()];
+        table.add_row([String::new(), name.to_string(), time, share].into_iter().chain(counts));
+    }
+    table.column_iter_mut().skip(2).for_each(|column| column.set_cell_alignment(CellAlignment::Right));
+    format!("{}\n", table.trim_fmt())
 }
 
 pub(super) fn json(kernels: &[Kernel]) -> Vec<Value> {

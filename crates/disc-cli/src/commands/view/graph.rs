@@ -1,5 +1,4 @@
-//! Draws the groups of a plan: each below those whose results it reads.
-use super::escape::escape;
+//! Places the groups of a plan for a drawing: each below those whose results it reads.
 use disc_passes::fusion::{Edge, FusionPlan};
 
 const WIDTH: usize = 230;
@@ -9,22 +8,45 @@ const GAP_Y: usize = 44;
 /// Characters of a list of ops that fit into a box.
 const SHOWN: usize = 30;
 
-/// The plan as SVG.
-pub(super) fn svg(plan: &FusionPlan) -> String {
-    let places = places(plan);
-    let wide = places.iter().map(|place| place.0 + WIDTH).max().unwrap_or(0) + GAP_X;
-    let high = places.iter().map(|place| place.1 + HEIGHT).max().unwrap_or(0) + GAP_X;
-    let edges: String = plan.edges.iter().map(|edge| curve(edge, places[edge.from], places[edge.to])).collect();
-    let boxes: String = plan
-        .groups
-        .iter()
-        .enumerate()
-        .map(|(number, group)| {
-            let title = format!("g{number} {}: {} -> {}", group.kind, group.ops.join(", "), group.results.join(", "));
-            boxed(places[number], &format!("g{number} {}", group.kind), &short(&group.ops.join(", ")), &title)
-        })
-        .collect();
-    format!("<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{wide}\" height=\"{high}\" role=\"img\">\n{edges}{boxes}</svg>")
+/// A plan as boxes and curves, in pixels.
+pub(super) struct Drawing {
+    pub width: usize,
+    pub height: usize,
+    pub boxes: Vec<Group>,
+    pub curves: Vec<Curve>,
+}
+
+/// A group: its upper left corner, two lines of text, and all of its text.
+pub(super) struct Group {
+    pub x: usize,
+    pub y: usize,
+    pub first: String,
+    pub second: String,
+    pub title: String,
+}
+
+/// A value that goes from one group to another, as a path of SVG.
+pub(super) struct Curve {
+    pub path: String,
+    pub kind: &'static str,
+    pub title: String,
+}
+
+impl Drawing {
+    pub(super) const BOX: (usize, usize) = (WIDTH, HEIGHT);
+
+    pub(super) fn of(plan: &FusionPlan) -> Self {
+        let places = places(plan);
+        let width = places.iter().map(|place| place.0 + WIDTH).max().unwrap_or(0) + GAP_X;
+        let height = places.iter().map(|place| place.1 + HEIGHT).max().unwrap_or(0) + GAP_X;
+        let curves = plan.edges.iter().map(|edge| curve(edge, places[edge.from], places[edge.to])).collect();
+        let boxes = plan.groups.iter().zip(&places).enumerate().map(|(number, (group, &(x, y)))| {
+            let (ops, results) = (group.ops.join(", "), group.results.join(", "));
+            let title = format!("g{number} {}: {ops} -> {results}", group.kind);
+            Group { x, y, first: format!("g{number} {}", group.kind), second: short(&ops), title }
+        });
+        Self { width, height, boxes: boxes.collect(), curves }
+    }
 }
 
 /// Returns the upper left corner of each group: its row is one below the lowest group that it reads
@@ -43,29 +65,12 @@ fn places(plan: &FusionPlan) -> Vec<(usize, usize)> {
     rows.iter().map(place).collect()
 }
 
-fn boxed((x, y): (usize, usize), first: &str, second: &str, title: &str) -> String {
-    let (a, b) = (x + 8, y + 16);
-    format!(
-        "<g><title>{}</title><rect class=\"box\" x=\"{x}\" y=\"{y}\" width=\"{WIDTH}\" height=\"{HEIGHT}\" rx=\"4\"/>\
-         <text x=\"{a}\" y=\"{b}\" font-weight=\"600\">{}</text><text x=\"{a}\" y=\"{}\">{}</text></g>\n",
-        escape(title),
-        escape(first),
-        y + 32,
-        escape(second)
-    )
-}
-
-/// Draws a curve from the lower side of one box to the upper side of another.
-fn curve(edge: &Edge, from: (usize, usize), to: (usize, usize)) -> String {
+/// Returns a curve from the lower side of one box to the upper side of another.
+fn curve(edge: &Edge, from: (usize, usize), to: (usize, usize)) -> Curve {
     let (x1, y1, x2, y2) = (from.0 + WIDTH / 2, from.1 + HEIGHT, to.0 + WIDTH / 2, to.1);
     let bend = y2.abs_diff(y1) / 2;
-    let title = escape(&format!("{}: {}", edge.value, edge.reason));
-    format!(
-        "<g><title>{title}</title><path class=\"edge {}\" d=\"M{x1} {y1} C{x1} {} {x2} {} {x2} {y2}\"/></g>\n",
-        edge.reason.name(),
-        y1 + bend,
-        y2.saturating_sub(bend)
-    )
+    let path = format!("M{x1} {y1} C{x1} {} {x2} {} {x2} {y2}", y1 + bend, y2.saturating_sub(bend));
+    Curve { path, kind: edge.reason.name(), title: format!("{}: {}", edge.value, edge.reason) }
 }
 
 fn short(text: &str) -> String {
