@@ -312,3 +312,28 @@ def test_disc_log_shows_calls_and_kernels(tmp_path):
     assert lines, found.stderr
     assert all('call{entry="main" sizes=' in line and "=3" in line for line in lines), found.stderr
     assert any("matmul" in line and "nanoseconds=" in line for line in lines)
+
+
+def test_code_of_a_folder_has_the_names_of_kernels(tmp_path):
+    program = """if True:
+        import disc, torch
+        with torch.no_grad():
+            fast = disc.optimize(torch.nn.Linear(8, 4).eval(), torch.randn(2, 8))
+            with disc.profile(fast) as profile:
+                fast(torch.randn(3, 8))
+        print(*{kernel.name for kernel in profile.kernels})
+        print(*{line.split()[-1] for line in open("/proc/self/maps") if "r-xp" in line})
+    """
+    found = subprocess.run(
+        [sys.executable, "-c", program],
+        env={"DISC_PERF": str(tmp_path / "code"), "PYTHONPATH": ":".join(sys.path), "DISC_CACHE": "0"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    names, mapped = (line.split() for line in found.stdout.splitlines())
+    files = [path for path in (tmp_path / "code").iterdir() if str(path) in mapped]
+    assert files
+    assert names
+    for name in names:
+        assert any(name.encode() in path.read_bytes() for path in files), name

@@ -1,6 +1,7 @@
 //! Loads a shared object from memory into this process.
 //!
-//! Invariants: nothing is written to a file system; a loaded library exports
+//! Invariants: nothing is written to a file system, but where `DISC_PERF` asks for it; a loaded
+//! library exports
 //! [`disc_abi::VERSION_SYMBOL`] with this runtime's version.
 
 use crate::error::{Error, code};
@@ -11,7 +12,9 @@ use std::{
     io::Write,
     mem::MaybeUninit,
     os::fd::{AsRawFd, FromRawFd},
+    path::Path,
     ptr::{self, NonNull},
+    sync::atomic::{AtomicU32, Ordering},
 };
 
 /// A loaded library. It is unloaded on drop: no function taken from it may be called afterwards.
@@ -32,7 +35,7 @@ impl Library {
         if !holds_its_segments(bytes) {
             return Err(load_error("the library is cut off: a segment lies behind its end".into()));
         }
-        let mut file = memory_file().map_err(|error| load_error(format!("no memory file for the library: {error}")))?;
+        let mut file = code_file().map_err(|error| load_error(format!("no file for the library: {error}")))?;
         file.write_all(bytes).map_err(|error| load_error(format!("the library does not fit into memory: {error}")))?;
         // SAFETY: the caller's promise.
         unsafe { Self::load_file(file) }
@@ -129,6 +132,17 @@ fn holds_its_segments(bytes: &[u8]) -> bool {
         let range = at.and_then(|at| Some((number(at + 8, 8)?, number(at + 32, 8)?)));
         range.is_some_and(|(offset, length)| offset.checked_add(length).is_some_and(|end| end <= bytes.len() as u64))
     })
+}
+
+/// Makes the file of a library: in memory, or in the folder `DISC_PERF`, where `perf` and debuggers
+/// find the names of its kernels, also when the process is gone.
+fn code_file() -> std::io::Result<File> {
+    static NUMBERS: AtomicU32 = AtomicU32::new(1);
+    let Some(folder) = std::env::var_os("DISC_PERF").filter(|name| !name.is_empty()) else { return memory_file() };
+    let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
+    std::fs::create_dir_all(&folder)?;
+    let path = Path::new(&folder).join(format!("disc-{}-{number}.so", std::process::id()));
+    File::options().read(true).write(true).create(true).truncate(true).open(path)
 }
 
 fn memory_file() -> std::io::Result<File> {
