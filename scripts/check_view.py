@@ -43,13 +43,16 @@ def faults(tab: Page) -> list[str]:
     tab.wait_for_timeout(300)
     if groups.first.bounding_box() == before:
         found.append("the wheel does not zoom")
-    tab.fill("#search", "softmax")
+    tab.fill("#search", "exponential")
     hits = tab.locator("g.group.found").count()
     if not 0 < hits < groups.count():
         found.append(f"a search finds {hits} of {groups.count()} groups")
     tab.fill("#search", "")
     if tab.locator("body.searched").count():
         found.append("an empty search hides something")
+    tab.locator("#kernels summary").first.click()
+    if "kernel @" not in tab.locator("pre.kernel").first.inner_text():
+        found.append("the text of a kernel is not there")
     wide = tab.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
     return found + [f"it is {wide} pixels too wide"] * (wide > 0)
 

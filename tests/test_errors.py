@@ -164,6 +164,10 @@ def test_a_report_has_what_the_interface_promises(table, tmp_path):
     assert "Kernels by kind" in text
     assert f"<th>{next(iter(values['kernels_by_kind']))}</th>" in text
     assert report._repr_html_() in text
+    with disc.profile(fast) as profile:
+        works(model, fast)
+    report.to_html(tmp_path / "report.html", profile=profile)
+    assert f"<th>{profile.kernels[0].name}</th>" in (tmp_path / "report.html").read_text()
     assert "kernels" in str(report)
 
 

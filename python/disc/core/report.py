@@ -183,11 +183,16 @@ class Report:
         """The facts as text of JSON."""
         return json.dumps(self._values, indent=2)
 
-    def to_html(self, path) -> None:
-        """Writes one page with the facts to the file ``path``; it needs the package jinja2."""
+    def to_html(self, path, *, profile: profiling.Profile | None = None) -> None:
+        """Writes one page with the facts to the file ``path``; it needs the package jinja2.
+
+        Args:
+            path: The file.
+            profile: The result of ``disc.profile``: the page has the times of its kernels, too.
+        """
         from .report_page import page
 
-        Path(path).write_text(page(self._values), encoding="utf-8")
+        Path(path).write_text(page(self._values, profile), encoding="utf-8")
 
     def __str__(self) -> str:
         return "\n".join(f"{title:<12}{text}" for title, text in rows(self._values))

@@ -6,12 +6,16 @@ from importlib import resources
 from typing import Any
 
 from .errors import Error
+from .profiling import Profile
 from .report_rows import rows
 
+#: So many kernels are shown.
+_MOST_KERNELS = 40
 
-def page(values: dict[str, Any]) -> str:
+
+def page(values: dict[str, Any], profile: Profile | None = None) -> str:
     """A page of its own; it needs nothing of a network."""
-    return _rendered("report_page.html", values)
+    return _rendered("report_page.html", values, profile)
 
 
 def fragment(values: dict[str, Any]) -> str:
@@ -34,7 +38,7 @@ def table(values: dict[str, Any]):
     return made
 
 
-def _rendered(name: str, values: dict[str, Any]) -> str:
+def _rendered(name: str, values: dict[str, Any], profile: Profile | None = None) -> str:
     try:
         from jinja2 import Environment, FunctionLoader, StrictUndefined
     except ImportError:
@@ -47,20 +51,38 @@ def _rendered(name: str, values: dict[str, Any]) -> str:
         lstrip_blocks=True,
         undefined=StrictUndefined,
     )
-    return environment.get_template(name).render(values=values, rows=rows(values), **_figures(values))
+    return environment.get_template(name).render(
+        values=values, rows=rows(values), **_figures(values, profile)
+    )
 
 
-def _figures(values: dict[str, Any]) -> dict[str, Any]:
+def _figures(values: dict[str, Any], profile: Profile | None) -> dict[str, Any]:
     """Numbers of the page: shares of the kernels and of the time of compilation, in percent."""
     kinds = dict(sorted(values.get("kernels_by_kind", {}).items(), key=lambda pair: -pair[1]))
     stages = {name: ms for name, ms in values["stages_ms"].items() if name != "total"}
     return {
         "kinds": _shares(kinds),
         "stages": _shares(stages),
+        "kernels": _timed(profile) if profile is not None else [],
         "left": values["fallbacks"],
         "breaks": values.get("graph_breaks", []),
         "facts": [(text, values["asked_at"].get(text)) for text in (*values["facts"], *values["fixed"])],
     }
+
+
+def _timed(profile: Profile) -> list[dict[str, Any]]:
+    kernels = profile.kernels
+    whole = sum(kernel.ns for kernel in kernels) or 1
+    return [
+        {
+            "name": kernel.name,
+            "us": kernel.ns / 1e3,
+            "count": kernel.count,
+            "share": 100 * kernel.ns / whole,
+            "layers": ", ".join(kernel.layers),
+        }
+        for kernel in kernels[:_MOST_KERNELS]
+    ]
 
 
 def _shares(numbers: dict[str, float]) -> list[tuple[str, float, float]]:
