@@ -22,7 +22,7 @@ struct Page<'a> {
 /// Renders the whole page.
 pub(super) fn write(view: &View) -> Result<String, askama::Error> {
     let plans = view.plans.iter().map(|plan| (plan, Drawing::of(plan))).collect();
-    let kernels = packed(view.kernels.iter().map(|(_, text)| text)).map_err(|error| askama::Error::custom(error))?;
+    let kernels = packed(view.kernels.iter().map(|(_, text)| text)).map_err(askama::Error::custom)?;
     Page { view, plans, version: disc::VERSION, pan_zoom: PAN_ZOOM, kernels }.render()
 }
 
