@@ -33,5 +33,7 @@ with torch.no_grad():
         print(f"{batch} by {length:3} words: {', '.join(names)} ..")
 
 report = disc.report(fast).to_dict()
-assert (report["compiles"], report["coverage"]) == (1, 1.0)
+# A compilation, or one that an earlier run left on disk.
+assert report["compiles"] + report["cache_hits"] == 1
+assert report["coverage"] == 1.0
 print(f"one compilation, {report['kernels']} kernels a call")

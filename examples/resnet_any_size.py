@@ -23,5 +23,7 @@ with torch.no_grad():
     torch.testing.assert_close(fast(images).logits, model(images).logits, atol=1e-4, rtol=1e-4)
 
 report = disc.report(fast).to_dict()
-assert (report["compiles"], report["coverage"]) == (1, 1.0)
+# A compilation, or one that an earlier run left on disk.
+assert report["compiles"] + report["cache_hits"] == 1
+assert report["coverage"] == 1.0
 print(f"one compilation, {report['kernels']} kernels a call: {report['kernels_by_kind']}")
