@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import statistics
+
 import disc
 from record import Record
 from zoo_models import MODELS
@@ -26,8 +28,8 @@ PACKAGES = ("torch", "transformers", "timm", "torchvision")
 def summary(rows: list[dict]) -> str:
     """The counts of the outcomes, and the middle of the ratios."""
     counts = {kind: sum(row["kind"] == kind for row in rows) for kind in KINDS}
-    ratios = sorted(row["ratio"] for row in rows if "ratio" in row)
-    middle = f"; median speed {ratios[len(ratios) // 2]:.2f}" if ratios else ""
+    ratios = [row["ratio"] for row in rows if "ratio" in row and row["kind"] not in ("wrong", "error")]
+    middle = f"; median speed {statistics.median(ratios):.2f}" if ratios else ""
     return f"{len(rows)} models: {', '.join(f'{n} {kind}' for kind, n in counts.items() if n)}{middle}"
 
 

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import functools
 import http.server
-import shutil
 import sys
 import threading
 from pathlib import Path
 
-from playwright.sync_api import sync_playwright
+from browser import chromium
 
 #: Pages of which there is a picture.
 PAGES = (
@@ -35,18 +34,15 @@ class Quiet(http.server.SimpleHTTPRequestHandler):
 
 
 def main(site: Path, pictures: Path) -> int:
-    browser_path = shutil.which("chromium") or shutil.which("google-chrome")
-    if browser_path is None:
-        print("no Chromium on PATH: the pages were built, and not looked at", file=sys.stderr)
-        return 0
     handler = functools.partial(Quiet, directory=str(site))
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     pictures.mkdir(parents=True, exist_ok=True)
     every = sorted(path.relative_to(site).with_suffix("").as_posix() for path in site.rglob("*.html"))
     faults = []
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=browser_path, args=["--no-sandbox"])
+    with chromium() as browser:
+        if browser is None:
+            return 0
         for kind, width in WIDTHS.items():
             tab = browser.new_page(viewport={"width": width, "height": 900})
             asked: list[str] = []
@@ -63,7 +59,6 @@ def main(site: Path, pictures: Path) -> int:
             faults += [
                 f"a page asks for {url}" for url in asked if "//127.0.0.1" not in url and "data:" not in url
             ]
-        browser.close()
     server.shutdown()
     print("\n".join(faults) or f"{len(every)} pages at {len(WIDTHS)} widths: fine; pictures in {pictures}")
     return 1 if faults else 0

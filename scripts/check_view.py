@@ -7,14 +7,14 @@ Writes the page of a small encoder, and a picture of it, to the folder. Needs Ch
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import disc
 import torch
-from playwright.sync_api import Page, sync_playwright
+from browser import chromium
+from playwright.sync_api import Page
 from transformers import BertConfig, BertModel
 
 #: A page has to be smaller: it is sent by mail.
@@ -58,21 +58,17 @@ def faults(tab: Page) -> list[str]:
 
 
 def main(folder: Path) -> int:
-    browser_path = shutil.which("chromium") or shutil.which("google-chrome")
-    if browser_path is None:
-        print("no Chromium on PATH: the page was not looked at", file=sys.stderr)
-        return 0
     folder.mkdir(parents=True, exist_ok=True)
     page = written(folder)
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=browser_path, args=["--no-sandbox"])
+    with chromium() as browser:
+        if browser is None:
+            return 0
         tab = browser.new_page(viewport={"width": 1280, "height": 900})
         errors: list[str] = []
         tab.on("pageerror", lambda error: errors.append(f"a script fails: {error}"))
         tab.goto(page.absolute().as_uri())
         tab.screenshot(path=folder / "view.png")
         wrong = faults(tab) + errors
-        browser.close()
     size = page.stat().st_size
     wrong += [f"it has {size} bytes, {MOST_BYTES} are the limit"] * (size > MOST_BYTES)
     print("\n".join(wrong) or f"the page of an encoder: {size} bytes, zoom and search work")

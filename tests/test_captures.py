@@ -59,6 +59,11 @@ def test_a_failing_call_of_a_recording_is_written(fast, tmp_path):
         fast(torch.tensor([[1, 99]]))
     assert recording.calls == 1
     assert (tmp_path / "call.discap").exists()
+    # A file that cannot be written does not hide what failed.
+    (tmp_path / "taken.discap").mkdir()
+    with pytest.raises(disc.Error) as raised, disc.capture(fast, tmp_path / "taken.discap"):
+        fast(torch.tensor([[1, 99]]))
+    assert raised.value.code == "E0603"
     with pytest.raises(disc.Error, match="no folder"), disc.capture(fast, tmp_path / "none" / "call.discap"):
         pass
 

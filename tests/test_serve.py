@@ -308,3 +308,11 @@ def test_a_server_that_cannot_start_says_why(program, package, tmp_path):
         command = [program, package, "--port", str(taken.getsockname()[1])]
         done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert (done.returncode, "cannot be used" in done.stderr) == (1, True)
+
+
+@pytest.mark.parametrize("stop", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_right_after_the_address_ends_it_in_order(serve, package, stop):
+    for _ in range(5):
+        process = serve(package).process
+        process.send_signal(stop)
+        assert process.wait(timeout=30) == 0

@@ -111,10 +111,21 @@ def write_failed(write: Callable[[Path], None]) -> None:
     if not folder:
         return
     path = Path(folder) / f"call-{os.getpid()}-{next(_NUMBERS)}.discap"
+    if _is_written(path, write):
+        _LOG.warning("the failing call was written to %s", path)
+
+
+def record_failed(write: Callable[[Path], None]) -> None:
+    """Writes a call that failed for those who record it; ``write`` gets each file."""
+    for recording in recordings():
+        _is_written(recording.next_path(), write)
+
+
+def _is_written(path: Path, write: Callable[[Path], None]) -> bool:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         write(path)
     except Exception as error:
         _LOG.warning("the failing call could not be captured: %s", error)
-        return
-    _LOG.warning("the failing call was written to %s", path)
+        return False
+    return True

@@ -189,7 +189,7 @@ pub(super) struct CompileArguments {
     #[arg(long)]
     pub(super) unsafe_pickle: bool,
 
-    /// Ways to compile a model of torch whose calls change buffers.
+    /// Refuses a model of torch whose calls change buffers, or makes inputs of these.
     #[arg(long, value_enum, default_value_t)]
     pub(super) state: State,
 

@@ -31,15 +31,14 @@ class CallWriter:
             return run(inputs)
         # A call may write to its inputs.
         before = [t.detach().clone() for t in inputs]
-        outputs, error = [], None
         try:
             outputs = run(inputs)
-        except Exception as raised:
-            error = str(raised)
+        except Exception as error:
+            text = str(error)
+            capturing.record_failed(lambda path: self._write(path, before, weights, (), text))
             raise
-        finally:
-            for recording in recordings:
-                self._write(recording.next_path(), before, weights, outputs, error)
+        for recording in recordings:
+            self._write(recording.next_path(), before, weights, outputs, None)
         return outputs
 
     def write_failed(self, inputs: Iterable[torch.Tensor], weights: Weights, error: Exception) -> None:
