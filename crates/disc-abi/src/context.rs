@@ -4,7 +4,7 @@
 //! All functions of the table are called on the thread that called the entry; kernels may call
 //! `launch` only.
 
-use crate::Tensor;
+use crate::{GridLaunch, Tensor};
 use core::{ffi::c_void, ptr::NonNull};
 
 /// Success of an entry, a kernel or a runtime function.
@@ -179,8 +179,19 @@ pub struct Runtime {
         offsets: *mut i64,
     ) -> i64,
 
+    /// Runs a grid kernel, number `kernel` of those of the module, behind all launches before it;
+    /// it may still run when this returns. `args` are `words` words, which are only read during the
+    /// call. The status is that of `launch`. For entries only, not for kernels.
+    pub launch_grid:
+        unsafe extern "C" fn(ctx: *mut Context, kernel: u32, args: *const u64, words: u32, grid: *const GridLaunch) -> i32,
+
+    /// Reads `n` scalars from memory of the device, once all launches before have ended. Word `i`
+    /// is the address of `sizes[i]` bytes, which replace its low bytes; the others become 0. For
+    /// entries only, not for kernels.
+    pub fetch: unsafe extern "C" fn(ctx: *mut Context, words: *mut u64, sizes: *const i64, n: u32) -> i32,
+
     /// Null in this version.
-    pub reserved: [*const c_void; 6],
+    pub reserved: [*const c_void; 4],
 }
 
 /// A GEMM that a kernel computes and that a library may compute instead:

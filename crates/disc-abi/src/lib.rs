@@ -16,6 +16,7 @@
 mod context;
 mod cpu_features;
 mod dtype;
+mod grid;
 mod tensor;
 
 pub use context::{
@@ -23,10 +24,11 @@ pub use context::{
     STATUS_FAILED, STATUS_OK,
 };
 pub use dtype::DType;
-pub use tensor::{DEVICE_CPU, FLAG_ALIAS, FLAG_READ_ONLY, FLAG_WRITTEN, Tensor};
+pub use grid::{GRID_OVERLAPS, GRID_PERSISTENT, GridLaunch};
+pub use tensor::{DEVICE_CPU, DEVICE_CUDA, DEVICE_HIP, DEVICE_SIMT, FLAG_ALIAS, FLAG_READ_ONLY, FLAG_WRITTEN, Tensor};
 
 /// Version of this contract. Generated code exports it as the `u32` constant [`VERSION_SYMBOL`].
-pub const ABI_VERSION: u32 = 3;
+pub const ABI_VERSION: u32 = 4;
 
 /// The data symbol (a constant `u32`, aligned to 4) by which a library states the [`ABI_VERSION`]
 /// that it was generated for.

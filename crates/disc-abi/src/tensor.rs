@@ -7,6 +7,12 @@ use core::ffi::c_void;
 
 /// The host's memory and processors.
 pub const DEVICE_CPU: u8 = 0;
+/// NVIDIA GPUs.
+pub const DEVICE_CUDA: u8 = 1;
+/// AMD and Hygon GPUs.
+pub const DEVICE_HIP: u8 = 2;
+/// An interpreter of kernels for GPUs.
+pub const DEVICE_SIMT: u8 = 3;
 
 /// On an input: the memory must not be written. An entry that would write into such an input is not
 /// called.

@@ -100,11 +100,23 @@ pub enum FunctionKind {
     Host,
 }
 
+/// The blocks of a kernel that runs on a grid: constants, of which a kernel has versions. A launch
+/// gives the number of blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Grid {
+    /// Threads of a block: a multiple of `warp`.
+    pub threads: u32,
+    /// Threads that execute an op together: a power of two.
+    pub warp: u32,
+}
+
 /// A function: its body block holds everything.
 #[derive(Clone, Debug)]
 pub struct Function {
     pub name: Arc<str>,
     pub kind: FunctionKind,
+    /// The blocks of a kernel that runs on a grid of threads; `None` for one that runs units of work.
+    pub grid: Option<Grid>,
     /// The body; its arguments are the parameters.
     pub body: Block,
     pub results: Vec<Type>,
@@ -168,6 +180,7 @@ impl Function {
         Self {
             name: name.into(),
             kind,
+            grid: None,
             body: Block(0),
             results: Vec::new(),
             stores: Vec::new(),

@@ -201,8 +201,8 @@ impl Space {
     /// Returns true if a backend has this memory. The verifier refuses the others.
     pub fn has_backend(self) -> bool {
         match self {
-            Self::Global | Self::Task => true,
-            Self::Host | Self::Shared => false,
+            Self::Global | Self::Task | Self::Shared => true,
+            Self::Host => false,
         }
     }
 }

@@ -68,7 +68,8 @@ pub struct Compiled {
 /// A device without a backend, or a failure of LLVM.
 pub fn compile(program: &Program, targets: &Compilation, options: &Options) -> Result<Compiled, Error> {
     check(targets)?;
-    let kernels: Vec<&Function> = program.module.functions.iter().filter(|f| is_kernel_code(f)).collect();
+    let on_host = |f: &&Function| is_kernel_code(f) && targets.device().is_cpu();
+    let kernels: Vec<&Function> = program.module.functions.iter().filter(on_host).collect();
     let entries: Vec<&Function> = program.module.functions.iter().filter(|f| f.kind == FunctionKind::Host).collect();
     // The entries first, since they take the longest.
     let host = Batch { functions: &entries, target: targets.host(), codegen: Codegen::Fast, versioned: true };

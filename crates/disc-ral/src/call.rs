@@ -10,7 +10,7 @@
 use crate::{
     arena::Arena,
     cpu,
-    device::{Device, Launch, LaunchFailure, Queue},
+    device::{Device, GridCall, Kernels, Launch, LaunchFailure, Queue},
     failure::Failure,
     gemm::{GemmDispatch, run_gemm},
     kernel_names::KernelNames,
@@ -20,7 +20,9 @@ use crate::{
     tensor::{OutputAllocator, bytes_of},
     weights::WeightSet,
 };
-use disc_abi::{ABI_VERSION, Context, DType, FLAG_WRITTEN, Gemm, KernelHandle, Runtime, STATUS_FAILED, STATUS_OK, Tensor};
+use disc_abi::{
+    ABI_VERSION, Context, DType, FLAG_WRITTEN, Gemm, GridLaunch, KernelHandle, Runtime, STATUS_FAILED, STATUS_OK, Tensor,
+};
 use std::{
     cell::UnsafeCell,
     panic::{AssertUnwindSafe, catch_unwind},
@@ -42,6 +44,8 @@ pub(crate) struct Call<'a> {
     pub(crate) names: &'a KernelNames,
     pub(crate) entry: &'a EntryMeta,
     pub(crate) device: &'a Arc<dyn Device>,
+    /// The grid kernels of the module, on a device that is no CPU.
+    pub(crate) kernels: Option<&'a Kernels>,
     pub(crate) weights: &'a WeightSet,
     /// Decides between kernels and a library for each GEMM; without it, kernels compute all.
     pub(crate) gemm: Option<&'a GemmDispatch>,
@@ -91,6 +95,40 @@ impl Call<'_> {
             queue.sync()?;
             Ok(Some(threads))
         })?;
+        Ok(())
+    }
+
+    fn launch_grid(&mut self, launch: &GridCall<'_>) -> Result<(), Failure> {
+        let kernels = self.kernels.ok_or_else(|| Failure::Internal("a grid is launched by code without grid kernels".into()))?;
+        let queue = &mut *self.queue;
+        // SAFETY: generated code keeps the contract of kernels.
+        let mut run = || unsafe { queue.launch_grid(kernels, launch) };
+        let Some(profile) = self.profile else { return run().map_err(Failure::Launch) };
+        let shown = Launch {
+            kernel: KernelNames::handle_of_grid(launch.kernel),
+            args: launch.args.as_ptr(),
+            units: launch.grid.blocks,
+            cost: 0,
+            scratch_bytes: launch.grid.scratch,
+        };
+        let timed = || {
+            run()?;
+            Ok(Some(launch.grid.threads))
+        };
+        profile.record(&shown, self.names, false, timed).map(drop).map_err(Failure::Launch)
+    }
+
+    /// Replaces addresses in device memory by what is there.
+    fn fetch(&mut self, words: &mut [u64], sizes: &[i64]) -> Result<(), Failure> {
+        for (word, &size) in words.iter_mut().zip(sizes) {
+            let mut bytes = [0; 8];
+            let size = usize::try_from(size).ok().filter(|&size| size <= bytes.len());
+            let size = size.ok_or_else(|| Failure::Internal("a scalar of more than 8 bytes is fetched".into()))?;
+            let from = ptr::with_exposed_provenance::<u8>(*word as usize);
+            // SAFETY: generated code gives addresses of scalars of these sizes.
+            unsafe { self.queue.download(bytes.as_mut_ptr(), from, size) }.map_err(Failure::Launch)?;
+            *word = u64::from_le_bytes(bytes);
+        }
         Ok(())
     }
 
@@ -145,7 +183,9 @@ static RUNTIME: Runtime = Runtime {
     copy,
     gemm,
     layout_arena: place_parts,
-    reserved: [ptr::null(); 6],
+    launch_grid,
+    fetch,
+    reserved: [ptr::null(); 4],
 };
 
 /// Runs `body` on the call. Returns `failed` if it panics, records a failure, or is called by a
@@ -252,6 +292,26 @@ unsafe extern "C" fn gemm(ctx: *mut Context, product: *const Gemm) -> i32 {
             let result = run_gemm(call, product);
             drop(ended);
             result.map(|()| STATUS_OK)
+        })
+    }
+}
+
+unsafe extern "C" fn launch_grid(ctx: *mut Context, kernel: u32, args: *const u64, words: u32, grid: *const GridLaunch) -> i32 {
+    // SAFETY: generated code passes its context, a grid that it wrote, and so many words.
+    unsafe {
+        on_call(ctx, STATUS_FAILED, |call| {
+            let args = slice::from_raw_parts(args, words as usize);
+            call.launch_grid(&GridCall { kernel, args, grid: *grid }).map(|()| STATUS_OK)
+        })
+    }
+}
+
+unsafe extern "C" fn fetch(ctx: *mut Context, words: *mut u64, sizes: *const i64, n: u32) -> i32 {
+    // SAFETY: generated code passes its context, and so many words and sizes.
+    unsafe {
+        on_call(ctx, STATUS_FAILED, |call| {
+            let (words, sizes) = (slice::from_raw_parts_mut(words, n as usize), slice::from_raw_parts(sizes, n as usize));
+            call.fetch(words, sizes).map(|()| STATUS_OK)
         })
     }
 }

@@ -5,9 +5,9 @@
 //! thread limit and scratch, on a GPU a stream). Invariant: a queue is used by one thread at a
 //! time.
 
-use crate::error::AllocError;
-use disc_abi::{KERNEL_VALUES, KernelHandle};
-use std::{ptr::NonNull, sync::Arc};
+use crate::error::{AllocError, Error, code};
+use disc_abi::{GridLaunch, KERNEL_VALUES, KernelHandle};
+use std::{any::Any, ptr::NonNull, sync::Arc};
 
 /// A kind of memory and the processors that work on it.
 pub trait Device: Send + Sync {
@@ -32,6 +32,29 @@ pub trait Device: Send + Sync {
 
     /// Opens a queue with the device's default limit.
     fn queue(&self) -> Box<dyn Queue>;
+
+    /// Loads kernels that run on grids of threads. The result is for launches on queues of this
+    /// device.
+    ///
+    /// # Errors
+    /// A device that runs none, or kernels for another one.
+    fn load(&self, image: &Image) -> Result<Kernels, Error> {
+        Err(Error::new(code::LOAD, "", format!("code for `{}` cannot run on the device `{}`", image.target, self.name())))
+    }
+}
+
+/// Grid kernels that a device has loaded.
+pub type Kernels = Arc<dyn Any + Send + Sync>;
+
+/// Grid kernels of a module, in a form that the devices of a target load.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Image {
+    /// The target that they were made for, such as `simt:sm_90`.
+    pub target: String,
+    /// The code, in the target's form.
+    pub code: Arc<[u8]>,
+    /// The names of the kernels, in the order of their numbers.
+    pub kernels: Vec<Arc<str>>,
 }
 
 /// One session's access to a device.
@@ -56,6 +79,43 @@ pub trait Queue: Send {
     /// # Safety
     /// Both ranges are valid for `bytes`.
     unsafe fn copy(&mut self, to: *mut u8, from: *const u8, bytes: usize) -> Result<(), LaunchFailure>;
+
+    /// Runs a kernel on a grid of threads, behind everything that was launched before. It may
+    /// still run when this returns; `args` is no longer read then.
+    ///
+    /// # Safety
+    /// The kernels are of this device, and keep their contract for these arguments.
+    ///
+    /// # Errors
+    /// A device that runs no grids, or a launch that it refuses.
+    unsafe fn launch_grid(&mut self, kernels: &Kernels, launch: &GridCall<'_>) -> Result<(), LaunchFailure> {
+        let _ = kernels;
+        Err(LaunchFailure::Device(format!("a grid of {} blocks on a device that runs none", launch.grid.blocks)))
+    }
+
+    /// Copies from memory of the host to memory of the device, behind everything that was launched
+    /// before; the host's memory is no longer read when this returns.
+    ///
+    /// # Safety
+    /// Both ranges are valid for `bytes`.
+    unsafe fn upload(&mut self, to: *mut u8, from: *const u8, bytes: usize) -> Result<(), LaunchFailure> {
+        // SAFETY: the caller's promise; the host's memory is the device's unless it says otherwise.
+        unsafe { self.copy(to, from, bytes) }
+    }
+
+    /// Copies from memory of the device to memory of the host, behind everything that was launched
+    /// before, and waits for it.
+    ///
+    /// # Safety
+    /// Both ranges are valid for `bytes`.
+    ///
+    /// # Errors
+    /// A failure of a launch before, too.
+    unsafe fn download(&mut self, to: *mut u8, from: *const u8, bytes: usize) -> Result<(), LaunchFailure> {
+        self.sync()?;
+        // SAFETY: as above.
+        unsafe { self.copy(to, from, bytes) }
+    }
 
     /// Returns when everything launched has finished.
     fn sync(&mut self) -> Result<(), LaunchFailure>;
@@ -82,8 +142,19 @@ pub struct Launch {
     pub scratch_bytes: i64,
 }
 
+/// One launch of a grid: see [`disc_abi::Runtime::launch_grid`].
+#[derive(Clone, Copy)]
+pub struct GridCall<'a> {
+    /// The number of the kernel in its image.
+    pub kernel: u32,
+    /// Its arguments.
+    pub args: &'a [u64],
+    /// Its blocks.
+    pub grid: GridLaunch,
+}
+
 /// The reason why a launch failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LaunchFailure {
     /// No memory for scratch.
     Scratch {
@@ -96,6 +167,8 @@ pub enum LaunchFailure {
     Fault(Fault),
     /// More units than a launch can have.
     Units(i64),
+    /// The device refused, or found an error of the kernel: its message.
+    Device(String),
 }
 
 /// The report of a kernel's first failing unit: its status and the values that it left in scratch.
@@ -125,6 +198,11 @@ impl Block {
 
     pub(crate) fn at(&self) -> *mut u8 {
         self.at.as_ptr()
+    }
+
+    /// Returns the kind of its device.
+    pub(crate) fn kind(&self) -> u8 {
+        self.device.kind()
     }
 
     pub(crate) fn bytes(&self) -> usize {

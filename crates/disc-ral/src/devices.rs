@@ -4,18 +4,41 @@
 //! one instead.
 
 use crate::{cpu::Cpu, device::Device};
-use std::{fmt, str::FromStr, sync::Arc};
+use std::{
+    fmt,
+    str::FromStr,
+    sync::{Arc, Mutex, PoisonError},
+};
 
 /// One kind of device.
-struct Backend {
+#[derive(Clone, Copy, Debug)]
+pub struct Backend {
+    /// The name of the kind, such as `simt`.
+    pub kind: &'static str,
     /// Names the devices of this kind that the process can use.
-    names: fn() -> Vec<DeviceName>,
+    pub names: fn() -> Vec<DeviceName>,
     /// Opens one of `names`.
-    open: fn(&DeviceName) -> Arc<dyn Device>,
+    pub open: fn(&DeviceName) -> Arc<dyn Device>,
 }
 
-/// Every kind of device of this build. A new backend registers here, and nowhere else.
-static BACKENDS: &[Backend] = &[Backend { names: || vec![DeviceName::cpu()], open: |_| Cpu::device() }];
+const HOST: Backend = Backend { kind: "cpu", names: || vec![DeviceName::cpu()], open: |_| Cpu::device() };
+
+/// The kinds of devices that crates above this one have.
+static REGISTERED: Mutex<Vec<Backend>> = Mutex::new(Vec::new());
+
+/// Adds a kind of device; one that is there already stays.
+pub fn register_backend(backend: Backend) {
+    let mut registered = REGISTERED.lock().unwrap_or_else(PoisonError::into_inner);
+    if registered.iter().all(|known| known.kind != backend.kind) {
+        registered.push(backend);
+    }
+}
+
+/// Returns every kind of device, the host first.
+fn backends() -> Vec<Backend> {
+    let registered = REGISTERED.lock().unwrap_or_else(PoisonError::into_inner);
+    [HOST].into_iter().chain(registered.iter().copied()).collect()
+}
 
 /// Kinds of which a machine has several, by number.
 const NUMBERED: [&str; 2] = ["cuda", "hip"];
@@ -88,7 +111,7 @@ impl std::error::Error for DeviceError {}
 
 /// Returns the names of the devices that compiled code can run on here.
 pub fn devices() -> Vec<DeviceName> {
-    BACKENDS.iter().flat_map(|backend| (backend.names)()).collect()
+    backends().iter().flat_map(|backend| (backend.names)()).collect()
 }
 
 /// Opens a device.
@@ -96,8 +119,8 @@ pub fn devices() -> Vec<DeviceName> {
 /// # Errors
 /// A device that is not there.
 pub fn open_device(name: &DeviceName) -> Result<Arc<dyn Device>, DeviceError> {
-    let backend = BACKENDS.iter().find(|backend| (backend.names)().contains(name));
-    backend.map(|backend| (backend.open)(name)).ok_or_else(|| DeviceError::NotHere(name.clone()))
+    let found = backends().into_iter().find(|backend| (backend.names)().contains(name));
+    found.map(|backend| (backend.open)(name)).ok_or_else(|| DeviceError::NotHere(name.clone()))
 }
 
 /// Returns the device whose memory is the host's: tensors of Rust programs and of NumPy are there.

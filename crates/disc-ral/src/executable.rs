@@ -6,7 +6,7 @@
 use crate::{
     bind::bind,
     call::{Call, CallState},
-    device::Device,
+    device::{Device, Image, Kernels},
     error::{Error, code},
     failure::Failure,
     gemm::GemmDispatch,
@@ -15,11 +15,12 @@ use crate::{
     meta::{EntryMeta, ModuleMeta},
     profile::{self, Traced},
     session_state::SessionState,
+    staging::Staging,
     tensor::{OutputAllocator, OutputError, TensorRef},
     weights::{Prepared, Weight, WeightSet, WeightState},
 };
 use arc_swap::ArcSwap;
-use disc_abi::{DType, EntryFn, FLAG_ALIAS, FLAG_WRITTEN, STATUS_OK, Tensor};
+use disc_abi::{DEVICE_CPU, DType, EntryFn, FLAG_ALIAS, FLAG_WRITTEN, STATUS_OK, Tensor};
 use std::{
     ptr, slice,
     sync::{
@@ -36,6 +37,7 @@ pub struct Code {
     entries: Vec<EntryFn>,
     prepare: Vec<EntryFn>,
     names: KernelNames,
+    image: Option<Image>,
 }
 
 impl Code {
@@ -43,7 +45,7 @@ impl Code {
     pub fn from_library(library: Arc<Library>, meta: &ModuleMeta) -> Result<Self, Error> {
         let entries = meta.entries.iter().map(|entry| library.entry(&entry.symbol)).collect::<Result<_, _>>()?;
         let prepare = meta.prepare.iter().map(|symbol| library.entry(symbol)).collect::<Result<_, _>>()?;
-        Ok(Self { entries, prepare, names: KernelNames::of(library, meta) })
+        Ok(Self { entries, prepare, names: KernelNames::of(library, meta), image: None })
     }
 
     /// Takes functions that are part of this program, in the order of the metadata.
@@ -51,7 +53,14 @@ impl Code {
     /// # Safety
     /// They keep the contract of [`EntryFn`] for the metadata that they are used with.
     pub unsafe fn from_functions(entries: Vec<EntryFn>, prepare: Vec<EntryFn>) -> Self {
-        Self { entries, prepare, names: KernelNames::default() }
+        Self { entries, prepare, names: KernelNames::default(), image: None }
+    }
+
+    /// Adds the grid kernels that the entries launch.
+    pub fn with_image(mut self, image: Image) -> Self {
+        self.names.grids.clone_from(&image.kernels);
+        self.image = Some(image);
+        self
     }
 }
 
@@ -72,6 +81,7 @@ pub struct Executable {
     code: Code,
     meta: Arc<ModuleMeta>,
     options: ExecutableOptions,
+    kernels: Option<Kernels>,
     weights: ArcSwap<WeightSet>,
     idle: Mutex<Vec<SessionState>>,
     calls: AtomicU64,
@@ -101,8 +111,10 @@ impl Executable {
         prepared: Option<Prepared>,
     ) -> Result<Self, Error> {
         check_meta(&code, &meta)?;
-        let weights = prepare(&device, &code, &meta, weights, &options, prepared)?;
+        let kernels = code.image.as_ref().map(|image| device.load(image)).transpose()?;
+        let weights = prepare(&device, (&code, kernels.as_ref()), &meta, weights, &options, prepared)?;
         Ok(Self {
+            kernels,
             device,
             code,
             meta,
@@ -163,9 +175,27 @@ impl Executable {
         inputs: &[TensorRef<'_>],
         outputs: &mut dyn OutputAllocator,
     ) -> Result<(), Error> {
+        if self.device.kind() == DEVICE_CPU {
+            return self.run_there((function, meta), session, inputs, outputs);
+        }
+        Staging::run(session, meta, (inputs, outputs), |session, inputs, outputs| {
+            self.run_there((function, meta), session, inputs, outputs)
+        })
+    }
+
+    /// Runs a call on tensors in memory of the device.
+    #[inline]
+    fn run_there(
+        &self,
+        (function, meta): (EntryFn, &EntryMeta),
+        session: &mut SessionState,
+        inputs: &[TensorRef<'_>],
+        outputs: &mut dyn OutputAllocator,
+    ) -> Result<(), Error> {
         bind(&mut session.descriptors, meta, inputs, self.device.kind())?;
         let (weights, gemm) = (self.weights.load(), self.options.gemm.as_deref());
-        call(function, session, (&weights, gemm), (&self.meta, &self.code.names), meta, outputs)?;
+        let code = (&self.code.names, self.kernels.as_ref());
+        call(function, session, (&weights, gemm), (&self.meta, code), meta, outputs)?;
         finish_outputs(meta, &session.descriptors.outputs, outputs)
     }
 
@@ -188,7 +218,8 @@ impl Executable {
     /// Replaces all weights: checks them, runs the `prepare` entries on them, then swaps. Running
     /// calls keep the old weights; on an error the old weights stay.
     pub fn refresh(&self, weights: Vec<Weight>) -> Result<(), Error> {
-        let weights = prepare(&self.device, &self.code, &self.meta, weights, &self.options, None)?;
+        let code = (&self.code, self.kernels.as_ref());
+        let weights = prepare(&self.device, code, &self.meta, weights, &self.options, None)?;
         self.weights.store(Arc::new(weights));
         Ok(())
     }
@@ -278,7 +309,7 @@ fn check_meta(code: &Code, meta: &ModuleMeta) -> Result<(), Error> {
 /// Makes a new set of weights and fills its blobs.
 fn prepare(
     device: &Arc<dyn Device>,
-    code: &Code,
+    (code, kernels): (&Code, Option<&Kernels>),
     meta: &ModuleMeta,
     weights: Vec<Weight>,
     options: &ExecutableOptions,
@@ -293,7 +324,7 @@ fn prepare(
         }
         for (&function, symbol) in code.prepare.iter().zip(&meta.prepare) {
             let entry = EntryMeta { name: symbol.clone(), symbol: symbol.clone(), ..EntryMeta::default() };
-            call(function, &mut session, (&set, None), (meta, &code.names), &entry, &mut NoOutputs)?;
+            call(function, &mut session, (&set, None), (meta, (&code.names, kernels)), &entry, &mut NoOutputs)?;
         }
     }
     if options.release_weights {
@@ -307,7 +338,7 @@ fn call(
     function: EntryFn,
     session: &mut SessionState,
     (weights, gemm): (&WeightSet, Option<&GemmDispatch>),
-    (meta, names): (&ModuleMeta, &KernelNames),
+    (meta, (names, kernels)): (&ModuleMeta, (&KernelNames, Option<&Kernels>)),
     entry: &EntryMeta,
     allocator: &mut dyn OutputAllocator,
 ) -> Result<(), Error> {
@@ -315,8 +346,9 @@ fn call(
     let inputs = if descriptors.inputs.is_empty() { ptr::null() } else { descriptors.inputs.as_ptr() };
     let outputs = if descriptors.outputs.is_empty() { ptr::null_mut() } else { descriptors.outputs.as_mut_ptr() };
     let queue = queue.as_mut();
+    let failure = None;
     let state =
-        CallState::new(Call { arena, queue, profile, names, entry, device, weights, gemm, allocator, outputs, failure: None });
+        CallState::new(Call { arena, queue, profile, names, entry, device, kernels, weights, gemm, allocator, outputs, failure });
     let mut context = state.context(weights.table(), *nontemporal_bytes);
     // SAFETY: the code keeps its contract for this metadata (promised when it was loaded), and
     // `bind` made the descriptors that it expects.

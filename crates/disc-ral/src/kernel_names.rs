@@ -1,8 +1,10 @@
 //! Finds the names of kernels in the code, for profiles: a kernel is a symbol of its library.
 
 use crate::{library::Library, meta::ModuleMeta};
+use disc_abi::KernelHandle;
 use std::{
     collections::HashMap,
+    ptr::{self, NonNull},
     sync::{Arc, Mutex, PoisonError},
 };
 
@@ -14,6 +16,8 @@ pub(crate) struct KernelNames {
     /// As [`ModuleMeta::sources`].
     sources: HashMap<String, Arc<[String]>>,
     known: Mutex<HashMap<usize, Known>>,
+    /// The names of grid kernels, by number.
+    pub(crate) grids: Vec<Arc<str>>,
 }
 
 /// The facts about a kernel that its code and its metadata hold.
@@ -26,7 +30,14 @@ pub(crate) struct Known {
 impl KernelNames {
     pub(crate) fn of(library: Arc<Library>, meta: &ModuleMeta) -> Self {
         let sources = meta.sources.iter().map(|(group, modules)| (group.clone(), modules.clone().into())).collect();
-        Self { library: Some(library), sources, known: Mutex::default() }
+        Self { library: Some(library), sources, known: Mutex::default(), grids: Vec::new() }
+    }
+
+    /// Returns the handle under which a grid kernel is known here. It is no address of code: these
+    /// have high addresses.
+    pub(crate) fn handle_of_grid(number: u32) -> KernelHandle {
+        let word = ptr::without_provenance_mut(number as usize + 1);
+        KernelHandle::from_raw(NonNull::new(word).expect("a number above zero"))
     }
 
     /// Returns what is known of the kernel with a handle.
@@ -34,7 +45,8 @@ impl KernelNames {
         let Some(library) = &self.library else { return Known::default() };
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let find = || {
-            let Some(name) = library.symbol_at(kernel) else { return Known::default() };
+            let grid = kernel.checked_sub(1).and_then(|number| self.grids.get(number)).map(ToString::to_string);
+            let Some(name) = grid.or_else(|| library.symbol_at(kernel)) else { return Known::default() };
             let group = name.split('_').next().unwrap_or_default();
             Known { sources: self.sources.get(group).cloned().unwrap_or_default(), name: Some(name.into()) }
         };

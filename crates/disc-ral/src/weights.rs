@@ -10,8 +10,10 @@ use crate::{
     gemm::PlainForms,
     host::HostTensor,
     meta::{ModuleMeta, WeightMeta},
+    session_state::SessionState,
+    staging::upload,
 };
-use disc_abi::{ALIGN, DType, Gemm};
+use disc_abi::{ALIGN, DEVICE_CPU, DType, Gemm};
 use std::{any::Any, ptr, sync::Arc};
 
 /// A plain weight: contiguous memory of the executable's device that does not change while an
@@ -146,6 +148,7 @@ impl WeightSet {
         for (meta, weight) in meta.weights.iter().zip(weights) {
             let bytes = check(meta, &weight)?;
             let weight = if is_aligned(&weight) { weight } else { copied(meta, &weight, bytes)? };
+            let weight = if device.kind() == DEVICE_CPU { weight } else { uploaded(device, &weight, bytes)? };
             set.addresses.push(weight.data);
             set.plain_bytes += bytes;
             set.plain.push(Some(weight));
@@ -193,7 +196,9 @@ impl WeightSet {
         } else if total > 0 {
             let block = Block::new(device, total);
             let block = block.map_err(|cause| Error::out_of_memory("prepared weights", total, &cause))?;
-            clear_gaps(&block, meta, &offsets);
+            if device.kind() == DEVICE_CPU {
+                clear_gaps(&block, meta, &offsets);
+            }
             self.blobs = Some(Arc::new(Blobs(Memory::Own(block))));
         }
         let base = self.blobs.as_ref().map_or(ptr::without_provenance(ALIGN), |blobs| blobs.at());
@@ -304,6 +309,13 @@ fn check(meta: &WeightMeta, weight: &Weight) -> Result<usize, Error> {
 
 fn is_aligned(weight: &Weight) -> bool {
     weight.data.addr().is_multiple_of(weight.dtype.size())
+}
+
+/// Copies a weight to memory of a device.
+fn uploaded(device: &Arc<dyn Device>, weight: &Weight, bytes: usize) -> Result<Weight, Error> {
+    let block = upload(&mut SessionState::new(device), device, weight.data, bytes)?;
+    let (data, dtype, sizes) = (block.at().cast_const(), weight.dtype, weight.sizes.clone());
+    Ok(Weight { data, dtype, sizes, _owner: Arc::new(block) })
 }
 
 /// Copies a weight to aligned memory: some files store weights at odd offsets.

@@ -22,6 +22,7 @@ mod contraction;
 mod control;
 mod elementwise;
 mod fused;
+mod grid;
 mod host;
 mod index;
 mod index_space;

@@ -3,7 +3,7 @@ use super::{
     call::Call,
     contraction, control,
     elementwise::{self as lane, Lanes},
-    fused, host, index, kernel,
+    fused, grid, host, index, kernel,
     machine::{Evaluated, Machine},
     movement, random, reduce, sizes, sort, special, window,
 };
@@ -126,6 +126,24 @@ pub(super) fn eval(kind: K) -> Eval {
         K::Return => Op(control::return_),
         K::While => Op(control::while_),
         K::Fusion => Op(fused::fusion),
+
+        K::Atomic
+        | K::Barrier
+        | K::CommitCopies
+        | K::CopyAsync
+        | K::LoadMatrix
+        | K::MultiplyTiles
+        | K::Place
+        | K::ReduceGroup
+        | K::ReleaseGrid
+        | K::Shared
+        | K::Shuffle
+        | K::Vote
+        | K::WaitCopies
+        | K::WaitGrid => Op(grid::outside),
+        K::Aligned => Op(grid::aligned),
+        K::Fetch => Op(grid::fetch),
+        K::LaunchGrid => Op(grid::launch),
 
         K::DotLanes => Op(kernel::dot_lanes),
         K::ExtractLane => Op(kernel::extract_lane),

@@ -18,7 +18,7 @@ use crate::{
 const ANY: DTypeClass = DTypeClass::ANY;
 const BOOL: DTypeClass = DTypeClass::BOOL;
 const MARK: DTypeClass = DTypeClass::of(&[DType::I64]);
-const HOST: Stages = Stages::Only(&[Stage::Buffer, Stage::Kernel]);
+pub(super) const HOST: Stages = Stages::Only(&[Stage::Buffer, Stage::Kernel]);
 
 op! {
     /// The memory for all temporary values of a call whose sizes are known here, `bytes` bytes.

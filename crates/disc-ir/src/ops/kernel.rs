@@ -2,7 +2,8 @@
 //! vectors.
 //!
 //! A kernel is a function of kind `kernel`. Its parameters are buffers and scalars, then `begin`
-//! and `end` of its range of work units. An index counts elements of a buffer in row-major order.
+//! and `end` of its range of work units; one that runs on a grid of threads has no range ([`super::grid`]
+//! declares what these do together). An index counts elements of a buffer in row-major order.
 //! Reading or writing outside a buffer is undefined; kernels are generated so that they do not.
 use super::{
     class::DTypeClass,
@@ -22,6 +23,9 @@ const NUMBER: DTypeClass = DTypeClass::NUMBER;
 const SCALED: DTypeClass = DTypeClass::of(&[DType::F32, DType::F64]);
 const INDEX: DTypeClass = DTypeClass::of(&[DType::I32, DType::I64]);
 
+/// The uses of memory that a load is told about.
+pub(crate) const CACHES: &[&str] = &["readonly", "stream"];
+
 /// The ops that combine lanes.
 pub(crate) const LANE_REDUCERS: &[&str] = &["add", "multiply", "maximum", "minimum", "and", "or"];
 
@@ -40,9 +44,15 @@ op! {
     /// Reads from a buffer: consecutive elements from a scalar `index`, or for a vector of indices
     /// the element of each lane. Lanes that `mask` switches off read nothing and are 0.
     ///
+    /// With `align`, the address is a multiple of this many bytes. With `cache`, nobody writes to
+    /// the memory during the launch (`readonly`), or the elements are not read soon again
+    /// (`stream`).
+    ///
     /// (C1) The result is a vector with the buffer's element type, and as many lanes as `mask` and
     /// a vector `index` have.
-    Load = "load"(buffer: one(ANY), index: one(INDEX), mask: opt(BOOL)) -> (result: one(ANY)) traits [Reads] stages Stages::Kernel, infer load;
+    /// (C2) `align` is a power of two; then `index` is a scalar.
+    Load = "load"(buffer: one(ANY), index: one(INDEX), mask: opt(BOOL)) { align: optional(AttrKind::Int), cache: optional(AttrKind::Enum(CACHES)) } -> (result: one(ANY))
+        traits [Reads] stages Stages::Kernel, infer load;
 }
 
 op! {
@@ -50,13 +60,15 @@ op! {
     /// each lane's element, in lane order.
     ///
     /// With `nontemporal`, the elements are not read soon, and their address is a multiple of this
-    /// many bytes: a target may use a non-temporal store.
+    /// many bytes: a target may use a non-temporal store. With `align`, the address is a multiple
+    /// of this many bytes.
     ///
     /// (C1) `value` has the buffer's element type, and as many lanes as `mask` and a vector `index`
     /// have.
     /// (C2) `nontemporal` is a power of two that divides the bytes of `value`, which is a vector
     /// along memory without a mask.
-    Store = "store"(buffer: one(ANY), index: one(INDEX), value: one(ANY), mask: opt(BOOL)) { nontemporal: optional(AttrKind::Int) } -> ()
+    /// (C3) `align` is a power of two; then `index` is a scalar.
+    Store = "store"(buffer: one(ANY), index: one(INDEX), value: one(ANY), mask: opt(BOOL)) { nontemporal: optional(AttrKind::Int), align: optional(AttrKind::Int) } -> ()
         traits [Writes] stages Stages::Kernel, infer store;
 }
 
@@ -201,21 +213,21 @@ fn prefetch(cx: &InferCx<'_>) -> Inferred {
     }
 }
 
-fn declared_vector(cx: &InferCx<'_>) -> Result<(u32, DType), Diagnostic> {
+pub(super) fn declared_vector(cx: &InferCx<'_>) -> Result<(u32, DType), Diagnostic> {
     match cx.declared {
         Some([Type::Vector { lanes, dtype }]) => Ok((*lanes, *dtype)),
         _ => Err(cx.error(Code::E0205, 1, "the result type must be stated, and be a vector")),
     }
 }
 
-fn lanes(cx: &InferCx<'_>, index: usize) -> Result<u32, Diagnostic> {
+pub(super) fn lanes(cx: &InferCx<'_>, index: usize) -> Result<u32, Diagnostic> {
     match cx.ty(index) {
         Type::Vector { lanes, .. } => Ok(*lanes),
         ty => Err(cx.error(Code::E0208, 1, format!("`{}` has type {ty}, expected a vector", cx.operand_name(index)))),
     }
 }
 
-fn element_of_buffer(cx: &InferCx<'_>) -> Result<DType, Diagnostic> {
+pub(super) fn element_of_buffer(cx: &InferCx<'_>) -> Result<DType, Diagnostic> {
     match cx.ty(0) {
         Type::Buffer { tensor, .. } => Ok(tensor.dtype),
         ty => Err(cx.error(Code::E0208, 1, format!("`buffer` has type {ty}, expected a buffer"))),
@@ -236,6 +248,17 @@ fn check_access(cx: &InferCx<'_>, wanted: u32, mask: usize) -> Result<(), Diagno
     }
 }
 
+fn check_align(cx: &InferCx<'_>, constraint: u32) -> Result<(), Diagnostic> {
+    let bytes = cx.has("align").then(|| cx.int("align"));
+    let is_power = |bytes: i64| u64::try_from(bytes).is_ok_and(u64::is_power_of_two);
+    match bytes {
+        Some(bytes) if !is_power(bytes) || lanes(cx, 1)? != 1 => {
+            Err(cx.error(Code::E0209, constraint, format!("`align = {bytes}` at an index of type {}", cx.ty(1))))
+        }
+        _ => Ok(()),
+    }
+}
+
 fn load(cx: &InferCx<'_>) -> Inferred {
     let (wanted, dtype) = declared_vector(cx)?;
     let element = element_of_buffer(cx)?;
@@ -243,6 +266,7 @@ fn load(cx: &InferCx<'_>) -> Inferred {
         return Err(cx.error(Code::E0204, 1, format!("the buffer holds {element}, the result is {dtype}")));
     }
     check_access(cx, wanted, 2)?;
+    check_align(cx, 2)?;
     Ok(vec![Type::Vector { lanes: wanted, dtype }])
 }
 
@@ -252,6 +276,7 @@ fn store(cx: &InferCx<'_>) -> Inferred {
         return Err(cx.error(Code::E0204, 1, format!("the buffer holds {element}, the value is {}", cx.ty(2))));
     }
     check_access(cx, lanes(cx, 2)?, 3)?;
+    check_align(cx, 3)?;
     let Some(multiple) = cx.has("nontemporal").then(|| cx.int("nontemporal")) else { return Ok(Vec::new()) };
     let bytes = i64::from(lanes(cx, 2)?) * element.size() as i64;
     let divides = u64::try_from(multiple).is_ok_and(u64::is_power_of_two) && bytes % multiple == 0;

@@ -17,6 +17,7 @@ mod demands;
 mod docs;
 mod elementwise;
 mod fused;
+mod grid;
 mod host;
 mod index;
 mod kernel;
@@ -61,6 +62,10 @@ op_table! {
     kernel::{
         DotLanes, ExtractLane, Fma, For, LaneMask, Lanes, Load, PickLanes, Prefetch, RecastLanes, ReduceLanes, ScaleByPower, Scratch, Splat, Store,
         TransposeLanes, UnzipLanes, View, ZipLanes,
+    },
+    grid::{
+        Aligned, Atomic, Barrier, CommitCopies, CopyAsync, Fetch, LaunchGrid, LoadMatrix, MultiplyTiles, Place, ReduceGroup, ReleaseGrid, Shared,
+        Shuffle, Vote, WaitCopies, WaitGrid,
     },
     host::{Alloc, AllocOutput, Arena, Launch, LayoutArena, Mark, Release, Nontemporal},
 }

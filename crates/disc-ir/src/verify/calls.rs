@@ -57,6 +57,7 @@ pub(super) fn check(cx: &mut Check<'_>) {
         let result = match cx.function.kind_of(inst) {
             OpKind::Call => check_call(cx, inst),
             OpKind::Launch => check_launch(cx, inst),
+            OpKind::LaunchGrid => check_launch_grid(cx, inst),
             OpKind::Weight => check_weight(cx, inst),
             _ => Ok(()),
         };
@@ -136,10 +137,25 @@ fn match_arguments(cx: &Check<'_>, callee: &Function, parameters: &[Type], argum
 /// units.
 fn check_launch(cx: &Check<'_>, inst: Inst) -> Result<(), Diagnostic> {
     let Some(kernel) = callee(cx, inst, FunctionKind::Kernel)? else { return Ok(()) };
+    if kernel.grid.is_some() {
+        let message = format!("(C1) @{} runs on a grid of threads: `launch_grid` launches it", kernel.name);
+        return Err(Diagnostic::new(Code::E0209, message));
+    }
     let mut parameters = types(kernel, kernel.parameters());
     parameters.truncate(parameters.len().saturating_sub(2));
     match_arguments(cx, kernel, &parameters, &types(cx.function, cx.function.operands(inst)))?;
     check_product(cx, inst)
+}
+
+/// Checks that the operands are the parameters of a kernel that runs on a grid.
+fn check_launch_grid(cx: &Check<'_>, inst: Inst) -> Result<(), Diagnostic> {
+    let Some(kernel) = callee(cx, inst, FunctionKind::Kernel)? else { return Ok(()) };
+    if kernel.grid.is_none() {
+        let message = format!("(C1) @{} runs units of work: `launch` launches it", kernel.name);
+        return Err(Diagnostic::new(Code::E0209, message));
+    }
+    let parameters = types(kernel, kernel.parameters());
+    match_arguments(cx, kernel, &parameters, &types(cx.function, cx.function.operands(inst))).map(drop)
 }
 
 /// Checks the description of the product that a launch computes.

@@ -1,20 +1,21 @@
 //! Verifies the parameters and results of functions.
 //!
 //! Invariants:
-//! - A kernel takes buffers and scalars, last the `i64` bounds of its work units, and returns
-//!   nothing.
+//! - A kernel takes buffers and scalars, last the `i64` bounds of its work units unless it runs on a
+//!   grid, and returns nothing.
+//! - A grid has whole warps of a power of two of threads; only kernels have one.
 //! - A host program takes buffers and scalars. Its results are tensors: the outputs, which
 //!   `alloc_output` makes, by their index; the body returns nothing.
 //! - A variant is of a function of its kind that is no variant, and has its parameters, results and
 //!   stores.
 //! - Stores name results and parameters of one type, each once. Only functions and host programs
 //!   that nothing calls have them.
-//! - `scratch` is in the body of a kernel, not in a region.
+//! - `scratch` and `shared` are in the body of a kernel, not in a region.
 use super::{Check, stage::describe};
 use crate::{
     attr::Attr,
     diag::Code,
-    graph::{Function, FunctionKind, Inst, Module},
+    graph::{Function, FunctionKind, Grid, Inst, Module},
     infer::same_by_facts,
     ops::OpKind,
     types::{DType, Type},
@@ -22,6 +23,7 @@ use crate::{
 
 pub(super) fn check(cx: &mut Check<'_>) {
     let kind = cx.function.kind;
+    check_grid(cx);
     match kind {
         FunctionKind::Func | FunctionKind::Routine => {}
         FunctionKind::Kernel => {
@@ -147,11 +149,25 @@ fn check_kernel(cx: &mut Check<'_>) {
     let function = cx.function;
     let types: Vec<&Type> = function.parameters().iter().map(|&p| function.ty(p)).collect();
     let bound = Type::scalar(DType::I64);
-    if !matches!(types[..], [.., begin, end] if *begin == bound && *end == bound) {
+    if function.grid.is_none() && !matches!(types[..], [.., begin, end] if *begin == bound && *end == bound) {
         cx.error(Code::E0214, None, "a kernel's last two parameters are i64: the first work unit, and the one after the last");
     }
     if !function.results.is_empty() {
         cx.error(Code::E0214, None, format!("a kernel has no results, found {}", function.results.len()));
+    }
+}
+
+/// Checks the blocks of a grid.
+fn check_grid(cx: &mut Check<'_>) {
+    let Some(Grid { threads, warp }) = cx.function.grid else { return };
+    if cx.function.kind != FunctionKind::Kernel {
+        let message = format!("a {} runs on no grid of threads: a kernel does", describe(cx.function.kind));
+        cx.error(Code::E0214, None, message);
+    }
+    if !warp.is_power_of_two() || threads == 0 || threads % warp != 0 {
+        let message =
+            format!("blocks of {threads} threads in warps of {warp}: expected whole warps of a power of two of threads");
+        cx.error(Code::E0214, None, message);
     }
 }
 
@@ -160,8 +176,10 @@ fn check_scratch(cx: &mut Check<'_>) {
     let body = function.insts(function.body);
     for inst in function.walk(function.body) {
         let is_at_home = function.kind == FunctionKind::Kernel && body.contains(&inst);
-        if function.kind_of(inst) == OpKind::Scratch && !is_at_home {
-            cx.op_error(Code::E0214, inst, "memory of a task is asked for in the body of a kernel, not in a region or elsewhere");
+        if matches!(function.kind_of(inst), OpKind::Scratch | OpKind::Shared) && !is_at_home {
+            let whose = if function.kind_of(inst) == OpKind::Scratch { "a task" } else { "a block" };
+            let message = format!("memory of {whose} is asked for in the body of a kernel, not in a region or elsewhere");
+            cx.op_error(Code::E0214, inst, message);
         }
     }
 }

@@ -7,13 +7,13 @@
 //! - A group's region uses no value of the function around it.
 //! - Up to the fused stage every value is a tensor; at the kernel stage none is, and kernels never
 //!   have one.
-//! - Every buffer is in a memory space that a backend has.
+//! - Every buffer is in a memory space that a backend has; shared memory is in grid kernels alone.
 use super::Check;
 use crate::{
     diag::Code,
     graph::{Block, Function, FunctionKind, Module, Value},
     ops::{OpKind, Stage, Stages},
-    types::Type,
+    types::{Space, Type},
 };
 use std::collections::HashSet;
 
@@ -27,7 +27,7 @@ pub(super) fn check(cx: &mut Check<'_>) {
         if let Some(message) = misplaced(cx.stage, function, function.ty(parameter)) {
             cx.error(Code::E0208, None, message);
         }
-        if let Some(message) = without_backend(function.ty(parameter)) {
+        if let Some(message) = without_backend(function, function.ty(parameter)) {
             cx.error(Code::E0801, None, format!("parameter {i}: {message}"));
         }
     }
@@ -43,7 +43,7 @@ pub(super) fn check(cx: &mut Check<'_>) {
         if let Some(message) = values.iter().find_map(|&v| misplaced(cx.stage, function, function.ty(v))) {
             cx.op_error(Code::E0208, inst, message);
         }
-        if let Some(message) = values.iter().find_map(|&v| without_backend(function.ty(v))) {
+        if let Some(message) = values.iter().find_map(|&v| without_backend(function, function.ty(v))) {
             cx.op_error(Code::E0801, inst, message);
         }
         if def.kind == OpKind::Fusion && sees_outside(function, function.inst(inst).regions[0]) {
@@ -88,8 +88,12 @@ fn misplaced(stage: Stage, function: &Function, ty: &Type) -> Option<String> {
     (!is_right).then(|| format!("a value of type {ty} in a {} at the stage {}", describe(function.kind), stage.name()))
 }
 
-fn without_backend(ty: &Type) -> Option<String> {
+fn without_backend(function: &Function, ty: &Type) -> Option<String> {
     match ty {
+        Type::Buffer { space: Space::Shared, .. } => {
+            let is_block = function.grid.is_some();
+            (!is_block).then(|| format!("a value of type {ty}: the threads of a grid kernel's block alone share memory"))
+        }
         Type::Buffer { space, .. } if !space.has_backend() => {
             Some(format!("a value of type {ty}: no backend has the memory space `{}` yet", space.name()))
         }

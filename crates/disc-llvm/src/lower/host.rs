@@ -6,7 +6,7 @@
 //! - a failure ends the entry, however deep it is nested.
 use super::{Lowering, declare, runtime::NONTEMPORAL_BYTES, symbols_of};
 use crate::{Error, emit::Val};
-use disc_abi::Gemm;
+use disc_abi::{GRID_PERSISTENT, Gemm, GridLaunch};
 use disc_ir::{Attr, DType, Dim, Function, FunctionKind, Inst, Module, OpKind, Type, graph::PREPARE};
 use inkwell::{IntPredicate, values::PointerValue};
 
@@ -16,6 +16,8 @@ pub(super) fn words_of(program: &Module, function: &Function) -> u32 {
     let needed = insts.iter().map(|&inst| match function.kind_of(inst) {
         OpKind::Launch => launch_words(program, function, inst),
         OpKind::AllocOutput => function.ty(function.result(inst)).shaped().map_or(0, |tensor| tensor.dims.len()),
+        OpKind::LaunchGrid => GridLaunch::WORDS + launch_words(program, function, inst),
+        OpKind::Fetch => function.operands(inst).len(),
         OpKind::LayoutArena => 2 * function.bound_by(inst).count(),
         OpKind::Assert => function.operands(inst).len(),
         _ => 0,
@@ -27,7 +29,7 @@ pub(super) fn words_of(program: &Module, function: &Function) -> u32 {
 /// Returns the words of a launch: the arguments of its kernel; with a GEMM offer, the offer and the
 /// arguments of the epilogue as well.
 fn launch_words(program: &Module, function: &Function, inst: Inst) -> usize {
-    let attr = |name| OpKind::Launch.def().attr_position(name).and_then(|at| function.inst(inst).attrs[at].as_ref());
+    let attr = |name| function.def(inst).attr_position(name).and_then(|at| function.inst(inst).attrs[at].as_ref());
     let symbols = |name| match attr(name) {
         Some(Attr::Symbol(name)) => program.function(name).map_or(0, |kernel| symbols_of(program, kernel).len()),
         _ => 0,
@@ -38,6 +40,12 @@ fn launch_words(program: &Module, function: &Function, inst: Inst) -> usize {
         (Some(_), Some(Attr::Ints(roles))) => Gemm::WORDS + arguments + roles.len() + symbols("rest"),
         (Some(_), _) => Gemm::WORDS + arguments,
     }
+}
+
+/// Returns the number of a grid kernel among those of a program, in their order.
+fn grid_number(program: &Module, kernel: &Function) -> u32 {
+    let grids = program.functions.iter().filter(|function| function.grid.is_some());
+    grids.take_while(|function| function.name != kernel.name).count() as u32
 }
 
 impl<'e, 'c> Lowering<'e, 'c> {
@@ -93,12 +101,7 @@ impl<'e, 'c> Lowering<'e, 'c> {
         let (i64t, zero) = (self.emit.context.i64_type(), self.emit.i64(0));
         let least = self.emit.builder.build_load(i64t, at, "")?;
         let bytes = self.dim_value(self.dim_attr(inst, "bytes")?)?;
-        let mut addresses: Val<'c> = zero.into();
-        for &buffer in self.function.operands(inst) {
-            let address = self.emit.builder.build_ptr_to_int(self.value(buffer)?.into_pointer_value(), i64t, "")?;
-            addresses = self.emit.or(addresses, address.into())?;
-        }
-        let rest = self.emit.and(addresses, self.emit.i64(disc_abi::ALIGN as i64 - 1).into())?;
+        let rest = self.address_rest(inst, disc_abi::ALIGN as i64 - 1)?;
         let holds = [
             self.emit.icmp(IntPredicate::SGT, least, zero.into())?,
             self.emit.icmp(IntPredicate::SGE, bytes, least)?,
@@ -192,6 +195,67 @@ impl<'e, 'c> Lowering<'e, 'c> {
         words.extend(work.into_iter().chain(rest).chain(arguments).chain(all));
         let address = self.write_words(&words)?;
         self.call_gemm(address)
+    }
+
+    /// Lowers the launch of a grid: the words of a [`GridLaunch`], then the kernel's arguments.
+    pub(super) fn launch_grid(&mut self, inst: Inst) -> Result<(), Error> {
+        self.host(inst)?;
+        let kernel = self.launched(inst, "kernel")?;
+        let Some(grid) = kernel.grid else {
+            return Err(self.error(inst, format!("`{}` does not run on a grid of threads", kernel.name)));
+        };
+        let operands = self.function.operands(inst);
+        let mut arguments = operands.iter().map(|&operand| self.argument(inst, operand)).collect::<Result<Vec<_>, _>>()?;
+        self.add_symbols(kernel, &mut arguments)?;
+        let is_persistent = matches!(self.attr(inst, "persistent"), Some(Attr::Bool(true)));
+        let flags = if is_persistent { u64::from(GRID_PERSISTENT) } else { 0 };
+        let blocks = self.dim_value(self.dim_attr(inst, "blocks")?)?;
+        let shared = self.bounded_value(self.dim_attr(inst, "shared")?)?;
+        let scratch = self.bounded_value(self.dim_attr(inst, "scratch")?)?;
+        // `threads` and `flags` are one word.
+        let threads = self.emit.i64((flags << 32 | u64::from(grid.threads)) as i64).into();
+        let mut words = vec![blocks, shared, scratch, threads];
+        words.extend(&arguments);
+        let address = self.write_words(&words)?;
+        let own = self.emit.slot(address, GridLaunch::WORDS as i64)?;
+        let number = grid_number(self.program, kernel);
+        self.call_launch_grid(number, own, arguments.len(), address)
+    }
+
+    /// Lowers `fetch`: the addresses become the values in the words of the host program.
+    pub(super) fn fetch(&mut self, inst: Inst) -> Result<(), Error> {
+        self.host(inst)?;
+        let addresses = self.operands(inst)?;
+        let words = self.write_words(&addresses)?;
+        let results = self.function.results_of(inst).to_vec();
+        let sizes: Vec<i64> = results.iter().map(|&result| self.function.ty(result).dtype().size() as i64).collect();
+        self.call_fetch(words, &sizes)?;
+        for (slot, result) in (0..).zip(results) {
+            let value = self.read_slot(words, slot, result)?;
+            self.bind(result, value);
+        }
+        Ok(())
+    }
+
+    /// Lowers `aligned`.
+    pub(super) fn aligned(&mut self, inst: Inst) -> Result<(), Error> {
+        self.host(inst)?;
+        let Some(bytes) = self.int(inst, "bytes") else { return Err(self.error(inst, "needs `bytes`".to_owned())) };
+        let rest = self.address_rest(inst, bytes - 1)?;
+        let holds = self.emit.icmp(IntPredicate::EQ, rest, self.emit.i64(0).into())?;
+        self.define(inst, holds);
+        Ok(())
+    }
+
+    /// Returns the bits below a mask that any of the operands' addresses has.
+    fn address_rest(&mut self, inst: Inst, mask: i64) -> Result<Val<'c>, Error> {
+        let i64t = self.emit.context.i64_type();
+        let mut addresses: Val<'c> = self.emit.i64(0).into();
+        for &buffer in self.function.operands(inst) {
+            let address = self.emit.builder.build_ptr_to_int(self.value(buffer)?.into_pointer_value(), i64t, "")?;
+            addresses = self.emit.or(addresses, address.into())?;
+        }
+        self.emit.and(addresses, self.emit.i64(mask).into())
     }
 
     /// Returns the kernel that an attribute of a launch names.

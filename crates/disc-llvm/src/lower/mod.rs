@@ -285,6 +285,11 @@ impl<'e, 'c> Lowering<'e, 'c> {
             UnzipLanes => self.unzip_lanes(inst),
             ZipLanes => self.zip_lanes(inst),
             View => self.view(inst),
+            Aligned => self.aligned(inst),
+            Fetch => self.fetch(inst),
+            LaunchGrid => self.launch_grid(inst),
+            Atomic | Barrier | CommitCopies | CopyAsync | LoadMatrix | MultiplyTiles | Place | ReduceGroup | ReleaseGrid
+            | Shared | Shuffle | Vote | WaitCopies | WaitGrid => Err(self.error(inst, "is an op of grid kernels".to_owned())),
             Acos | Acosh | Asin | Asinh | Atan | Atan2 | Atanh | BesselI1e | Cbrt | Cosh | Cosine | Digamma | Erf | ErfInv
             | Erfc | Exponential | ExponentialMinusOne | Lgamma | Log | LogPlusOne | Logistic | NextAfter | Polygamma | Sine
             | Sinh | Tan | Tanh | Zeta => Err(self.error(inst, "must be expanded to arithmetic before".to_owned())),

@@ -130,6 +130,28 @@ impl<'c> Lowering<'_, 'c> {
         self.return_failure(status)
     }
 
+    /// Launches grid kernel number `kernel`, whose words are written.
+    pub(super) fn call_launch_grid(
+        &mut self,
+        kernel: u32,
+        arguments: PointerValue<'c>,
+        words: usize,
+        grid: PointerValue<'c>,
+    ) -> Result<(), Error> {
+        let c = |value: i64| self.emit.const_int(32, 1, value);
+        let given = [c(kernel.into()), arguments.into(), c(words as i64), grid.into()];
+        let status = self.call_runtime(offset_of!(Runtime, launch_grid), self.status(), &given)?;
+        self.return_failure(status)
+    }
+
+    /// Replaces addresses of device memory in words by what is there, of these sizes.
+    pub(super) fn call_fetch(&mut self, words: PointerValue<'c>, sizes: &[i64]) -> Result<(), Error> {
+        let count = self.emit.const_int(32, 1, sizes.len() as i64);
+        let arguments = [words.into(), self.emit.table(sizes).into(), count];
+        let status = self.call_runtime(offset_of!(Runtime, fetch), self.status(), &arguments)?;
+        self.return_failure(status)
+    }
+
     /// Offers a GEMM whose words are written.
     pub(super) fn call_gemm(&mut self, product: PointerValue<'c>) -> Result<(), Error> {
         let status = self.call_runtime(offset_of!(Runtime, gemm), self.status(), &[product.into()])?;

@@ -7,7 +7,7 @@ use super::{
 use crate::{
     diag::{Code, Span},
     dim::Solver,
-    graph::{Block, Function, FunctionKind, Store, Value},
+    graph::{Block, Function, FunctionKind, Grid, Store, Value},
     text::{limits::MAX_NESTING, names::is_number, suggest::closest},
     types::Type,
 };
@@ -81,6 +81,9 @@ impl<'s> Parser<'s> {
         if self.cursor.eat_word("attributes") {
             self.skip_attribute_dictionary()?;
         }
+        if self.cursor.eat_word("grid") {
+            function.grid = Some(self.grid()?);
+        }
         if self.cursor.eat_word("variant_of") {
             function.variant_of = Some(self.cursor.symbol_name()?.0.into());
         }
@@ -93,6 +96,26 @@ impl<'s> Parser<'s> {
         self.skip_location()?;
         self.module.functions.push(body.function);
         Ok(())
+    }
+
+    /// The blocks of a grid kernel: `threads = 256, warp = 32`.
+    fn grid(&mut self) -> Parsed<Grid> {
+        let mut numbers = [0; 2];
+        for (number, name) in numbers.iter_mut().zip(["threads", "warp"]) {
+            if name == "warp" {
+                self.cursor.expect(",", "before `warp`")?;
+            }
+            let start = self.cursor.pos;
+            if !self.cursor.eat_word(name) {
+                return Err(self.cursor.unexpected(&format!("`{name}`")));
+            }
+            self.cursor.expect("=", "after the name")?;
+            let given = self.cursor.integer()?;
+            let place = span(start, self.cursor.pos);
+            *number = u32::try_from(given).map_err(|_| error(Code::E0209, place, format!("a grid with `{name} = {given}`")))?;
+        }
+        let [threads, warp] = numbers;
+        Ok(Grid { threads, warp })
     }
 
     /// The types of the results, each with the parameter that it is stored into: `T into %x`.

@@ -104,6 +104,9 @@ impl<'p> Printer<'p> {
             let results = self.results();
             self.write(format_args!(" -> {results}"));
         }
+        if let Some(grid) = function.grid {
+            self.write(format_args!(" grid threads = {}, warp = {}", grid.threads, grid.warp));
+        }
         if let Some(entry) = &function.variant_of {
             self.write(format_args!(" variant_of {}", symbol(entry)));
         }
