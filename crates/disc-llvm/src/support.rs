@@ -20,7 +20,7 @@ pub(crate) fn object(target: &Target) -> Result<Option<Object>, Error> {
     let (cell, oldest) = match target {
         Target::X86(_) => (&X86, Target::x86(X86Level::V2)),
         Target::AArch64 => (&AARCH64, Target::AArch64),
-        Target::Nvptx { .. } | Target::Amdgpu { .. } => return Ok(None),
+        Target::Nvptx { .. } | Target::Amdgpu { .. } | Target::Simt { .. } => return Ok(None),
     };
     if let Some(object) = cell.get() {
         return Ok(Some(object.clone()));

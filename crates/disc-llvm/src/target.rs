@@ -18,6 +18,8 @@ impl LlvmTarget {
             }
             Target::AArch64 => ("aarch64-unknown-linux-gnu", "generic".to_owned(), "+neon".to_owned()),
             Target::Nvptx { sm } => ("nvptx64-nvidia-cuda", format!("sm_{sm}"), "+ptx80".to_owned()),
+            // No code is made for an interpreter.
+            Target::Simt { .. } => ("", String::new(), String::new()),
             Target::Amdgpu { gfx } => ("amdgcn-amd-amdhsa", gfx.clone(), String::new()),
         };
         Self { triple, cpu, features }
@@ -30,6 +32,6 @@ pub(crate) fn emulation(target: &Target) -> Option<&'static str> {
         Target::X86(_) => Some("elf_x86_64"),
         Target::AArch64 => Some("aarch64linux"),
         Target::Amdgpu { .. } => Some("elf64_amdgpu"),
-        Target::Nvptx { .. } => None,
+        Target::Nvptx { .. } | Target::Simt { .. } => None,
     }
 }

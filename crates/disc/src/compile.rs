@@ -9,9 +9,9 @@ use crate::{
     weights::{Constants, by_name, weights_by_name},
 };
 use disc_codegen::{host::Program, target::Compilation};
-use disc_ir::{FunctionKind, Module, graph::PREPARE, ops::Stage};
+use disc_ir::{Function, FunctionKind, Module, graph::PREPARE, ops::Stage};
 use disc_passes::{options::Options as PassOptions, pass::PassManager, pipeline};
-use disc_ral::{Library, ModuleMeta, Prepared, Weight, WeightState};
+use disc_ral::{Image, Library, ModuleMeta, Prepared, Weight, WeightState};
 use std::{
     collections::HashMap,
     panic::{AssertUnwindSafe, catch_unwind},
@@ -24,6 +24,8 @@ use std::{
 pub struct Artifact {
     /// A shared object for [`Report::target`].
     pub code: Arc<[u8]>,
+    /// The kernels for a device that is no CPU.
+    pub image: Option<Image>,
     pub meta: Arc<ModuleMeta>,
     pub report: Report,
     pub(crate) constants: Arc<Constants>,
@@ -108,7 +110,9 @@ fn compile_asked(module: Module, asked_for: &str, asked: Outcome, options: &Opti
 
 /// Returns true if shape-specialised versions of the module may be compiled later.
 fn keeps_source(module: &Module, options: &Options) -> Result<bool, Error> {
-    Ok(start(module)? == Stage::Tensor && options.specialization()? != Specialize::Off)
+    // A version is compiled and tried for the host's processors only.
+    let is_host = options.is_host();
+    Ok(is_host && start(module)? == Stage::Tensor && options.specialization()? != Specialize::Off)
 }
 
 fn with_source(mut artifact: Artifact, made: Made, module: Option<Module>) -> Artifact {
@@ -171,6 +175,7 @@ fn compile_inner(mut module: Module, options: &Options, ready: Option<Recipes>) 
         program.module.weights.iter().filter_map(|w| w.data.as_ref().map(|data| (w.name.to_string(), data.bytes.clone())));
     let artifact = Artifact {
         code: compiled.bytes.into(),
+        image: image(&program, &targets),
         meta: Arc::new(describe(&program)),
         report,
         constants: Arc::new(constants.collect()),
@@ -180,6 +185,20 @@ fn compile_inner(mut module: Module, options: &Options, ready: Option<Recipes>) 
     let Report { kernels, versions, code_bytes, .. } = artifact.report;
     tracing::info!(kernels, versions, code_bytes, milliseconds = began.elapsed().as_millis() as u64, "a program is compiled");
     Ok((artifact, recipes))
+}
+
+/// Returns the kernels of a program in the form that the device loads: for an interpreter, their
+/// text.
+fn image(program: &Program, targets: &Compilation) -> Option<Image> {
+    if targets.device().is_cpu() {
+        return None;
+    }
+    let module = &program.module;
+    let on_device = |function: &&Function| matches!(function.kind, FunctionKind::Kernel | FunctionKind::Routine);
+    let functions: Vec<Function> = module.functions.iter().filter(on_device).cloned().collect();
+    let kernels = functions.iter().filter(|function| function.grid.is_some()).map(|function| function.name.clone()).collect();
+    let text = Module { functions, weights: Vec::new() }.to_string();
+    Some(Image { target: targets.device().to_string(), code: text.into_bytes().into(), kernels })
 }
 
 /// Runs the passes from the module's stage to buffers. Returns the recipes of prepared weights.
@@ -294,7 +313,10 @@ impl Artifact {
         options: &Options,
         prepared: Option<Prepared>,
     ) -> Result<disc_ral::Executable, Error> {
-        let code = disc_ral::Code::from_library(library, &self.meta)?;
+        let mut code = disc_ral::Code::from_library(library, &self.meta)?;
+        if let Some(image) = &self.image {
+            code = code.with_image(image.clone());
+        }
         let gemm = library::gemm(options, &self.targets)?;
         let settings = disc_ral::ExecutableOptions { release_weights: options.release_weights, threads: options.threads, gemm };
         let (device, meta) = (options.open_device()?, self.meta.clone());

@@ -60,6 +60,9 @@ pub(crate) fn gemm(options: &Options, targets: &Compilation) -> Result<Option<Ar
 
 /// Returns the products that code offers to the library that it will be loaded with.
 pub(crate) fn offers(options: &Options, targets: &Compilation) -> Result<Offers, Error> {
+    if !targets.device().is_cpu() {
+        return Ok(Offers::Nothing);
+    }
     let gemm = gemm(options, targets)?;
     Ok(match gemm.map(|gemm| gemm.policy()) {
         None => Offers::Nothing,

@@ -1,5 +1,6 @@
 //! Defines the options of compiling and running.
 use crate::Error;
+use disc_codegen::target::Target;
 use disc_options::{Affects, Kind, OPTIONS, Reader, Value};
 use disc_passes::options::WeightForm;
 use disc_ral::{Device, DeviceName, host_device, open_device};
@@ -218,6 +219,16 @@ impl Options {
         let Some(name) = &self.device else { return Ok(host_device()) };
         let opened = name.parse().and_then(|name: DeviceName| open_device(&name));
         opened.map_err(|error| Error::argument(error.to_string()))
+    }
+
+    /// Returns true if calls run on the host's processors.
+    pub(crate) fn is_host(&self) -> bool {
+        self.device.as_ref().is_none_or(|name| name.parse() == Ok(DeviceName::cpu()))
+    }
+
+    /// Returns the target that a device implies: `simt:sm_90` of the device of that name.
+    pub(crate) fn target_of_device(&self) -> Option<Target> {
+        self.device.as_ref().filter(|_| !self.is_host())?.parse().ok()
     }
 
     fn check_threads(&self) -> Result<(), Error> {

@@ -3,7 +3,7 @@
 use crate::{Error, Options, compile::guarded, library::offers, meta::order_weights};
 use disc_codegen::{
     host::{Offers, Program, lower_with},
-    target::{Compilation, CpuModel, Target},
+    target::{Compilation, CpuModel, GpuModel, Target},
 };
 use disc_ir::{Code, Diagnostic, Module, ops::Stage, verify::stage_of};
 use disc_passes::{options::Options as PassOptions, pass::PassManager, pipeline};
@@ -13,9 +13,14 @@ use disc_passes::{options::Options as PassOptions, pass::PassManager, pipeline};
 /// # Errors
 /// A target that does not exist.
 pub fn pass_options(options: &Options) -> Result<PassOptions, Error> {
-    // Devices that are no CPUs have neither panels nor register blocks.
-    let passes = CpuModel::of(targets(options)?.device()).map_or_else(PassOptions::default, PassOptions::of);
-    Ok(PassOptions { winograd: options.allows_winograd(), weights: options.weights, fuel: options.fuel, ..passes })
+    let targets = targets(options)?;
+    let passes = match (CpuModel::of(targets.device()), GpuModel::of(targets.device())) {
+        (Some(model), _) => PassOptions::of(model),
+        (None, Some(model)) => PassOptions::of(model),
+        (None, None) => PassOptions::default(),
+    };
+    let winograd = options.allows_winograd() && targets.device().is_cpu();
+    Ok(PassOptions { winograd, weights: options.weights, fuel: options.fuel, ..passes })
 }
 
 /// Returns the kernels and host programs of a module at the buffer stage: the last stage that is
@@ -67,9 +72,14 @@ pub(crate) fn program(mut module: Module, targets: &Compilation, offers: Offers)
 /// # Errors
 /// A target that does not exist, or that has no backend.
 pub(crate) fn targets(options: &Options) -> Result<Compilation, Error> {
-    let targets = match options.wanted_target() {
-        Some(name) => name.parse(),
-        None => Target::host().and_then(Compilation::of),
+    let targets = match (options.target_of_device(), options.wanted_target()) {
+        (None, Some(name)) => name.parse(),
+        (None, None) => Target::host().and_then(Compilation::of),
+        (Some(device), None) => Compilation::of(device),
+        // A CPU is the target of host programs.
+        (Some(device), Some(name)) => {
+            name.parse::<Compilation>().and_then(|wanted| Compilation::new(wanted.host().clone(), device))
+        }
     };
     let checked = targets.and_then(|targets: Compilation| targets.check_backend().map(|()| targets));
     checked.map_err(|error| Error::target(error.to_string()))

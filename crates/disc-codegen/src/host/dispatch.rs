@@ -44,15 +44,19 @@ fn condition(builder: &mut Builder<'_>, condition: &Condition, outputs: &[Value]
 }
 
 fn less(builder: &mut Builder<'_>, smaller: &Dim, larger: &Dim) -> Result<Value, Diagnostic> {
-    let mut size = |dim: &Dim| match dim.as_const() {
+    let operands = [size(builder, smaller)?, size(builder, larger)?];
+    builder.op(OpKind::Compare).operands(&operands).attr("direction", "LT").value()
+}
+
+/// Writes the value of a dim.
+fn size(builder: &mut Builder<'_>, dim: &Dim) -> Result<Value, Diagnostic> {
+    match dim.as_const() {
         Some(value) => {
             let literal = disc_ir::Literal::splat_i64(DType::I64, value);
             builder.op(OpKind::Constant).attr("value", literal).result(Type::scalar(DType::I64)).value()
         }
         None => builder.op(OpKind::DimValue).attr("value", dim.clone()).result(Type::scalar(DType::I64)).value(),
-    };
-    let operands = [size(smaller)?, size(larger)?];
-    builder.op(OpKind::Compare).operands(&operands).attr("direction", "LT").value()
+    }
 }
 
 /// Returns true if a version would write past the caches to memory of an input: it would read these
@@ -103,9 +107,18 @@ pub(super) fn launch(
         {
             continue;
         }
-        let arguments: Vec<Value> = launch.arguments.iter().map(argument).collect();
-        let [units, cost, scratch] = on_threads(launch)?;
+        let mut arguments: Vec<Value> = launch.arguments.iter().map(argument).collect();
         let mut builder = Builder::at(host, block, solver.clone());
+        for dim in &launch.sizes {
+            arguments.push(size(&mut builder, dim)?);
+        }
+        if let Work::Grid { blocks, shared, scratch, persistent } = &launch.work {
+            let op = builder.op(OpKind::LaunchGrid).operands(&arguments).attr("kernel", Attr::Symbol(launch.kernel.clone()));
+            let op = op.attr("blocks", blocks.clone()).attr("shared", shared.clone()).attr("scratch", scratch.clone());
+            if *persistent { op.attr("persistent", true) } else { op }.build()?;
+            continue;
+        }
+        let [units, cost, scratch] = on_threads(launch)?;
         let mut op = builder
             .op(OpKind::Launch)
             .operands(&arguments)
@@ -132,12 +145,8 @@ pub(super) fn launch(
 fn on_threads(launch: &Launch) -> Result<[Dim; 3], Diagnostic> {
     match &launch.work {
         Work::Units { units, cost, scratch } => Ok([units.clone(), cost.clone(), scratch.clone()]),
-        Work::Grid { blocks, threads, .. } => {
-            let message = format!(
-                "kernel `{}` runs on a grid of {blocks} blocks of {threads} threads; a host program launches units of work on \
-                 threads of a CPU",
-                launch.kernel
-            );
+        Work::Grid { .. } => {
+            let message = format!("kernel `{}` runs on a grid, and is the rest of a library's product on a CPU", launch.kernel);
             Err(Diagnostic::new(Code::E0501, message))
         }
     }
@@ -230,14 +239,22 @@ mod tests {
     }
 
     #[test]
-    fn a_grid_is_refused() {
+    fn a_grid_has_a_launch_of_its_own() {
         let mut host = disc_ir::parse("host @main() { return }").expect("a host program").functions.remove(0);
-        let work = Work::Grid { blocks: size(), threads: 128, shared: Dim::constant(0), persistent: false };
-        let grid = Launch { kernel: "k0_grid".into(), arguments: Vec::new(), work, copies: Vec::new(), product: None };
+        let [shared, scratch] = [0, 64].map(Dim::constant);
+        let work = Work::Grid { blocks: size(), shared, scratch, persistent: true };
+        let grid = Launch {
+            kernel: "k0_grid".into(),
+            arguments: Vec::new(),
+            sizes: Vec::new(),
+            work,
+            copies: Vec::new(),
+            product: None,
+        };
         let (block, solver) = (host.body, Arc::new(Solver::new(&host.facts)));
-        let error = launch(&mut host, block, &[grid], &[], 0, &[], &solver).expect_err("no host program launches grids");
-        assert_eq!(error.code, Code::E0501);
-        assert!(error.message.contains("`k0_grid` runs on a grid of S blocks of 128 threads"), "{error}");
+        launch(&mut host, block, &[grid], &[], 0, &[], &solver).expect("a launch");
+        let text = host.to_string();
+        assert!(text.contains("launch_grid @k0_grid(), blocks = [S], shared = [0], scratch = [64], persistent = true"), "{text}");
     }
 
     fn size() -> Dim {

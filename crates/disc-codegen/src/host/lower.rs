@@ -113,6 +113,16 @@ fn updates_part(host: &Function, group: &Function, memory: &[Value]) -> bool {
     })
 }
 
+/// Makes a load of a host program a fetch: memory of a device is not the host's.
+fn fetch_scalar(host: &mut Function, inst: Inst) {
+    if host.kind_of(inst) == OpKind::Load {
+        let data = host.inst_mut(inst);
+        data.kind = OpKind::Fetch;
+        data.operands.truncate(1);
+        data.attrs.clear();
+    }
+}
+
 struct Lowering<'t> {
     /// The target of kernels; a host program is the same for all.
     target: &'t Target,
@@ -150,6 +160,9 @@ impl Lowering<'_> {
                 self.block(host, region, solver, counts)?;
             }
             self.number_assert(host, inst);
+            if !self.target.is_cpu() {
+                fetch_scalar(host, inst);
+            }
             host.append(block, inst);
         }
         Ok(())

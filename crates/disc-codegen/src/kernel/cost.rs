@@ -21,7 +21,8 @@ fn lanes_of(group: &Function, target: &Target, solver: &Solver, inner: &Dim, int
     let fitting = lanes_that_fit(group, target);
     // Repeated elements are picked from lanes of one register.
     let is_picked = |&inst: &disc_ir::Inst| group.kind_of(inst) == OpKind::Reshape && repeat_of(group, solver, inst).is_some();
-    let interleaved = interleaved && is_long(group) && !group.insts(group.body).iter().any(is_picked);
+    // The threads of a GPU are interleaved by its cores.
+    let interleaved = interleaved && target.is_cpu() && is_long(group) && !group.insts(group.body).iter().any(is_picked);
     let fitting = if interleaved { fitting * INTERLEAVED } else { fitting };
     let longest = [solver.range(inner).hi, solver.likely(inner).into_iter().max()].into_iter().flatten().min();
     match longest.and_then(|size| u32::try_from(size.max(1)).ok()) {
@@ -34,7 +35,7 @@ fn lanes_of(group: &Function, target: &Target, solver: &Solver, inner: &Dim, int
 pub fn lanes_that_fit(group: &Function, target: &Target) -> u32 {
     let widths = group.walk(group.body).into_iter().flat_map(|inst| group.results_of(inst).to_vec());
     let wide = widths.map(|v| compute_dtype(group.ty(v).dtype()).size()).filter(|&size| size >= 4);
-    target.vector_bytes() / wide.min().unwrap_or(4) as u32
+    target.lanes(8 * wide.min().unwrap_or(4) as u32)
 }
 
 /// The registers that long computations fill at once: their ops are interleaved, so that one waits

@@ -10,6 +10,7 @@
 mod common;
 mod condition;
 mod cpu;
+mod gpu;
 mod group;
 mod scheduler;
 mod version;

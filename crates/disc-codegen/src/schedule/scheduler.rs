@@ -1,5 +1,5 @@
 //! Chooses the schedules of a target: the one place that knows which kinds of targets have any.
-use super::{Group, Versioned, cpu::CpuScheduler};
+use super::{Group, Versioned, cpu::CpuScheduler, gpu::GpuScheduler};
 use crate::target::Target;
 use disc_ir::{Code, Diagnostic, FusionKind};
 use disc_passes::fusion::ReductionPlan;
@@ -69,6 +69,7 @@ pub enum Offers {
 pub fn scheduler(target: &Target) -> Result<&'static dyn Scheduler, Diagnostic> {
     match target {
         Target::X86(_) | Target::AArch64 => Ok(&CpuScheduler),
+        Target::Simt { .. } => Ok(&GpuScheduler),
         Target::Nvptx { .. } | Target::Amdgpu { .. } => {
             let message = format!("no kernels are scheduled for target `{target}`: expected a CPU, such as `x86-64-v3`");
             Err(Diagnostic::new(Code::E0502, message))

@@ -20,6 +20,8 @@ pub enum Argument {
 pub struct Launch {
     pub kernel: Arc<str>,
     pub arguments: Vec<Argument>,
+    /// Sizes that the kernel of a grid takes behind the memory, as numbers.
+    pub sizes: Vec<Dim>,
     pub work: Work,
     /// The copies that it makes, if it does nothing else; it is dropped if each pair is one memory.
     pub copies: Vec<(Argument, Argument)>,
@@ -38,14 +40,14 @@ pub enum Work {
         /// Bytes of memory per task.
         scratch: Dim,
     },
-    /// Blocks of threads that run the kernel together. No host program launches one yet.
+    /// Blocks of threads that run the kernel together, as many threads each as the kernel says.
     Grid {
         /// The number of blocks; of a persistent grid, the number of parts of the work.
         blocks: Dim,
-        /// Threads of a block.
-        threads: u32,
         /// Bytes of memory that the threads of a block share.
         shared: Dim,
+        /// Bytes of memory of each thread's own.
+        scratch: Dim,
         /// There are as many blocks as the device runs at once, and each takes parts until none is
         /// left.
         persistent: bool,
@@ -70,6 +72,7 @@ impl Launch {
         Self {
             kernel: kernel.name.clone(),
             arguments,
+            sizes: Vec::new(),
             work: Work::Units { units, cost, scratch: scratch_bytes(kernel) },
             copies: Vec::new(),
             product: None,

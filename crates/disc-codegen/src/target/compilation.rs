@@ -57,7 +57,7 @@ impl Compilation {
     /// # Errors
     /// A device without a backend.
     pub fn check_backend(&self) -> Result<(), TargetError> {
-        match self.device.is_cpu() {
+        match self.device.is_cpu() || matches!(self.device, Target::Simt { .. }) {
             true => Ok(()),
             false => Err(TargetError::NoBackend(self.device.to_string())),
         }
@@ -103,7 +103,12 @@ mod tests {
 
     #[test]
     fn another_device_prints_with_its_host() {
-        for text in ["nvptx:sm_90 on x86-64-v3", "amdgpu:gfx90a on x86-64-v4+avx512vnni", "nvptx:sm_90 on aarch64"] {
+        for text in [
+            "simt:sm_90 on x86-64-v3",
+            "nvptx:sm_90 on x86-64-v3",
+            "amdgpu:gfx90a on x86-64-v4+avx512vnni",
+            "nvptx:sm_90 on aarch64",
+        ] {
             let pair = parse(text).unwrap();
             assert_eq!(format!("{} on {}", pair.device(), pair.host()), text);
             assert_eq!((pair.to_string(), parse(&pair.to_string())), (text.to_owned(), Ok(pair)));

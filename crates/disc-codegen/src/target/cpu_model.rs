@@ -69,7 +69,7 @@ impl CpuModel {
                 X86Level::V4 => (64, 32),
             },
             Target::AArch64 => (16, 32),
-            Target::Nvptx { .. } | Target::Amdgpu { .. } => return None,
+            Target::Nvptx { .. } | Target::Amdgpu { .. } | Target::Simt { .. } => return None,
         };
         let has_wide_cores = matches!(target, Target::X86(x86) if x86.level() == X86Level::V4 && x86.has(X86Extension::AvxVnni));
         let word_rows = [DType::I8, DType::U8, DType::BF16].map(|dtype| {

@@ -9,11 +9,13 @@
 //!   it.
 mod compilation;
 mod cpu_model;
+mod gpu_model;
 mod host;
 
 pub use compilation::Compilation;
 pub use cpu_model::{CpuModel, Tile};
 use disc_ir::DType;
+pub use gpu_model::GpuModel;
 use std::{fmt, str::FromStr};
 
 /// A level of the x86-64 psABI.
@@ -38,7 +40,7 @@ pub enum X86Extension {
 }
 
 /// The target that code is made for. As text: `x86-64-v3`, `x86-64-v4+avx512bf16+avx512vnni`,
-/// `aarch64`, `nvptx:sm_90`, `amdgpu:gfx90a`.
+/// `aarch64`, `nvptx:sm_90`, `amdgpu:gfx90a`, `simt:sm_90`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Target {
     X86(X86),
@@ -51,6 +53,10 @@ pub enum Target {
     /// A processor as LLVM names them: `gfx90a`.
     Amdgpu {
         gfx: String,
+    },
+    /// The interpreter of GPU kernels, with the limits of a chip: `sm_90`, `gfx942`.
+    Simt {
+        chip: String,
     },
 }
 
@@ -172,7 +178,7 @@ impl Target {
     pub fn check_host(&self) -> Result<(), TargetError> {
         match self {
             Self::X86(_) | Self::AArch64 => host::check(self),
-            Self::Nvptx { .. } | Self::Amdgpu { .. } => {
+            Self::Nvptx { .. } | Self::Amdgpu { .. } | Self::Simt { .. } => {
                 Err(TargetError::OtherKind { target: self.to_string(), host: std::env::consts::ARCH })
             }
         }
@@ -188,7 +194,7 @@ impl Target {
                 Some(("x86_64", features.chain(x86.extensions.iter().map(|e| e.name())).collect()))
             }
             Self::AArch64 => Some(("aarch64", Vec::new())),
-            Self::Nvptx { .. } | Self::Amdgpu { .. } => None,
+            Self::Nvptx { .. } | Self::Amdgpu { .. } | Self::Simt { .. } => None,
         }
     }
 
@@ -201,10 +207,10 @@ impl Target {
         CpuModel::of(self).map_or(16, |model| model.vector_bytes)
     }
 
-    /// The elements of `bits` bits in one vector register. A truth value (1 bit) counts as the byte
-    /// that it is stored as.
+    /// The elements of `bits` bits in one vector register; 1 on a GPU, whose threads are lanes. A
+    /// truth value (1 bit) counts as the byte that it is stored as.
     pub fn lanes(&self, bits: u32) -> u32 {
-        self.vector_bytes() * 8 / bits.max(8)
+        if self.is_cpu() { self.vector_bytes() * 8 / bits.max(8) } else { 1 }
     }
 
     /// The vector registers that a register tile may rely on; on a GPU the 32-bit registers of a
@@ -282,7 +288,7 @@ impl Target {
     pub fn level(&self) -> Option<X86Level> {
         match self {
             Self::X86(x86) => Some(x86.level),
-            Self::AArch64 | Self::Nvptx { .. } | Self::Amdgpu { .. } => None,
+            Self::AArch64 | Self::Nvptx { .. } | Self::Amdgpu { .. } | Self::Simt { .. } => None,
         }
     }
 
@@ -313,6 +319,10 @@ impl FromStr for Target {
             let plain = (3..=4).contains(&number.len()) && number.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
             return if plain { Ok(Self::Amdgpu { gfx: gfx.to_owned() }) } else { Err(unknown()) };
         }
+        if let Some(chip) = text.strip_prefix("simt:") {
+            let found = GpuModel::of_chip(chip).map(|_| Self::Simt { chip: chip.to_owned() });
+            return found.ok_or_else(unknown);
+        }
         if text == "aarch64" { Ok(Self::AArch64) } else { Self::parse_x86(text) }
     }
 }
@@ -327,6 +337,7 @@ impl fmt::Display for Target {
             Self::AArch64 => f.write_str("aarch64"),
             Self::Nvptx { sm } => write!(f, "nvptx:sm_{sm}"),
             Self::Amdgpu { gfx } => write!(f, "amdgpu:{gfx}"),
+            Self::Simt { chip } => write!(f, "simt:{chip}"),
         }
     }
 }
@@ -367,6 +378,8 @@ mod tests {
             "nvptx:sm_90",
             "amdgpu:gfx90a",
             "amdgpu:gfx1100",
+            "simt:sm_90",
+            "simt:gfx942",
         ] {
             assert_eq!(parse(text).unwrap().to_string(), text);
         }
@@ -385,6 +398,8 @@ mod tests {
             "nvptx:sm_090",
             "amdgpu:90a",
             "amdgpu:gfx9;x",
+            "simt:sm_1",
+            "simt:",
             "AArch64",
         ] {
             let error = parse(text).unwrap_err();

@@ -37,6 +37,10 @@ pub trait CostModel: Debug + Send + Sync {
     fn vector_columns(&self) -> i64;
     /// Elements of a matrix that stays in a cache.
     fn cached_elements(&self) -> i64;
+    /// Returns true if a matmul, a softmax of its rows and a matmul with them are one group.
+    fn fuses_attention(&self) -> bool {
+        true
+    }
 }
 
 /// A target without panels, register blocks and words unless a test gives it some. Its other

@@ -29,6 +29,9 @@ pub static PASS: PassDef = PassDef {
 };
 
 fn run(module: &mut Module, cx: &mut PassCx) -> Result<usize, Diagnostic> {
+    if !cx.options.model.fuses_attention() {
+        return Ok(0);
+    }
     let mut found = 0;
     for function in module.functions.iter_mut().filter(|f| f.kind == FunctionKind::Func) {
         let solver = Arc::new(Solver::new(&function.facts));

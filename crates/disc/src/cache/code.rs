@@ -29,6 +29,8 @@ struct Description {
 /// and `fuel` exist to watch the compiler run.
 fn place(text: &str, options: &Options, targets: &Compilation) -> Option<(Cache, Key)> {
     let is_plain = options.fuel.is_none() && options.dump_directory().is_none();
+    // An entry holds code of the host alone.
+    let is_plain = is_plain && targets.device().is_cpu();
     let cache = Cache::new(options.cache.clone().filter(|_| is_plain)?);
     // If the requested library cannot be used, no code can be found.
     let choices = choices(options, library::offers(options, targets).ok()?);
@@ -109,6 +111,7 @@ fn decode(bytes: &[u8], targets: &Compilation) -> Option<(Artifact, Made)> {
     let recipes = description.recipes.into_iter().map(|(recipe, name)| (recipe, name.into())).collect();
     let artifact = Artifact {
         code: code.into(),
+        image: None,
         meta: Arc::new(description.meta),
         report,
         constants: Arc::new(constants),

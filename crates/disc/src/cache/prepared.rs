@@ -25,7 +25,9 @@ pub(crate) struct Place {
 impl Place {
     /// Returns `None` if the cache is off, or if the block is too small to be worth it.
     pub(crate) fn of(artifact: &Artifact, weights: &[Weight], options: &Options) -> Option<Self> {
-        let cache = Cache::new(options.cache.clone().filter(|_| options.cache_weights)?);
+        // A block in memory of a device is not the host's to read.
+        let is_kept = options.cache_weights && artifact.image.is_none();
+        let cache = Cache::new(options.cache.clone().filter(|_| is_kept)?);
         let bytes = artifact.meta.prepared_bytes().filter(|&bytes| bytes >= LEAST && cache.takes(bytes as u64))?;
         let threads = options.threads.unwrap_or_else(disc_ral::default_threads);
         let contents = contents(weights, threads)?;

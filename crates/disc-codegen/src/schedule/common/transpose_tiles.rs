@@ -118,7 +118,7 @@ impl TransposeTiles {
         let mut inputs: Vec<TransposeTile> = Vec::new();
         for (part, map) in parts(group, space, roots) {
             let tensor = group.tensor(part.value);
-            let square = (group.target.vector_bytes() / tensor.dtype.size() as u32).min(lanes).min(TILE as u32);
+            let square = group.target.lanes(tensor.dtype.bits()).min(lanes).min(TILE as u32);
             let lies = part.axes(&map).filter(|axes| axes.last() == Some(&run.axis) && axes.contains(&inner.axis));
             let shape = lies.and_then(|_| regroup(&group.solver, space, &axes_of(&map)?, &tensor.dims));
             let known = inputs.iter().any(|other| other.part == part && Some(&other.shape) == shape.as_ref());

@@ -11,6 +11,8 @@ pub use attention::AttentionPlan;
 pub use matmul::{Tile, tile};
 pub use pointwise::versions as pointwise_versions;
 pub use reduction::ReductionSchedule;
+pub(super) use reduction::schedule as reduction;
+pub(super) use standalone::{schedule as standalone, update};
 
 use super::{Group, Offers, Refusal, Request, Scheduled, Scheduler, Versioned, group::flat, space_of};
 use disc_ir::{Diagnostic, FusionKind};
@@ -77,7 +79,7 @@ fn matmul_versions(group: &Group<'_>, offers: Offers) -> Result<Versioned, Strin
 }
 
 /// Returns loop nests for a group: one, or one for each output if these have no space in common.
-fn in_loops(group: &Group<'_>) -> Versioned {
+pub(super) fn in_loops(group: &Group<'_>) -> Versioned {
     if space_of(group, &group.outputs()).is_some() {
         return pointwise::versions(group);
     }

@@ -55,15 +55,15 @@ enum Ties {
 
 impl Entries {
     /// Allocates memory for this many entries, of which only the first may be wanted.
-    pub(super) fn of_first(frame: &mut KernelFrame<'_>, key: DType, room: &Dim, vector_bytes: u32) -> Self {
-        let entries = Self::new(frame, key, room, vector_bytes);
+    pub(super) fn of_first(frame: &mut KernelFrame<'_>, key: DType, room: &Dim, lanes: u32) -> Self {
+        let entries = Self::new(frame, key, room, lanes);
         let slack = 2 * i64::from(entries.lanes);
         let keys = || frame.kb.scratch(TensorType::new([room + slack], DType::I32));
         Self { narrow: entries.places.is_none().then(keys), ..entries }
     }
 
     /// Allocates memory for this many entries.
-    pub(super) fn new(frame: &mut KernelFrame<'_>, key: DType, room: &Dim, vector_bytes: u32) -> Self {
+    pub(super) fn new(frame: &mut KernelFrame<'_>, key: DType, room: &Dim, lanes: u32) -> Self {
         let kb = &mut frame.kb;
         let wide = key == DType::I64;
         let keys = kb.scratch(TensorType::new([room * 2], DType::I64));
@@ -71,7 +71,7 @@ impl Entries {
         let digits = i64::from(key.bits()) / DIGIT_BITS;
         let counts = kb.scratch(TensorType::new([Dim::constant(digits * BINS)], DType::I32));
         let room = kb.dim(room);
-        Self { keys, narrow: None, places, counts, room, lanes: (vector_bytes / 8).max(1) }
+        Self { keys, narrow: None, places, counts, room, lanes }
     }
 
     fn digits(&self) -> i64 {

@@ -18,7 +18,7 @@ pub(super) fn schedule(group: &Group<'_>, inst: Inst, order: Order, skip: &Dim) 
     let mut frame = KernelFrame::new(group, &group.name, 1);
     let TopK { value, results, key, shape, axis, size, k, runs, units } = TopK::of(group, inst);
     let cost = Dim::product(shape.iter().cloned()) * if k.is_const(1) { 3 } else { 10 };
-    let entries = Entries::of_first(&mut frame, key, &size, group.target.vector_bytes());
+    let entries = Entries::of_first(&mut frame, key, &size, group.target.lanes(64));
     frame.elements.lanes = entries.lanes;
     frame.units(units, cost, |frame, unit| {
         let zero = frame.kb.int(0);

@@ -95,7 +95,7 @@ impl<'g> Scan<'g> {
     /// squares stay small.
     fn lanes(&self, along: &Dim) -> u32 {
         let target = self.group.target;
-        cost::lanes(self.group.function, target, &self.group.solver, along).min(target.vector_bytes() / 4)
+        cost::lanes(self.group.function, target, &self.group.solver, along).min(target.lanes(32))
     }
 
     /// The number of lines, if none are adjacent.

@@ -43,7 +43,7 @@ pub(super) fn schedule(group: &Group<'_>, inst: Inst) -> Scheduled {
 /// The lanes that hold elements of all of these values.
 fn lanes(group: &Group<'_>, values: &[Value]) -> u32 {
     let sizes = values.iter().map(|&value| compute_dtype(group.tensor(value).dtype).size() as u32);
-    group.target.vector_bytes() / sizes.max().unwrap_or(4).max(4)
+    group.target.lanes(8 * sizes.max().unwrap_or(4).max(4))
 }
 
 fn copy(group: &Group<'_>, inst: Inst) -> Scheduled {

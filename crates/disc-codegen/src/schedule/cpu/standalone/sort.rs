@@ -21,7 +21,7 @@ pub(super) fn schedule(group: &Group<'_>, inst: Inst, order: Order) -> Scheduled
     let runs = lines(&shape, axis);
     let units = Dim::product(runs.iter().map(|run| run.size.clone()));
     let cost = Dim::product(shape.iter().cloned()) * 10;
-    let entries = Entries::new(&mut frame, key::dtype_of(tensor.dtype), &size, group.target.vector_bytes());
+    let entries = Entries::new(&mut frame, key::dtype_of(tensor.dtype), &size, group.target.lanes(64));
     frame.elements.lanes = entries.lanes;
     frame.units(units, cost, |frame, unit| {
         let (zero, count) = (frame.kb.int(0), frame.kb.dim(&size));

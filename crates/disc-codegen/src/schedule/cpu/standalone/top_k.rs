@@ -54,8 +54,8 @@ pub(super) fn schedule(group: &Group<'_>, inst: Inst, order: Order) -> Scheduled
     let TopK { value, results, key, shape, axis, size, k, runs, units } = TopK::of(group, inst);
     let room = Dim::min(&size, &(&k * ROOM.0 + ROOM.1));
     let cost = (size.ceil_div(&Dim::constant(8)) + &room * 16) * &units;
-    let entries = Entries::of_first(&mut frame, key, &room, group.target.vector_bytes());
-    let lanes = group.target.vector_bytes() / key.size() as u32;
+    let entries = Entries::of_first(&mut frame, key, &room, group.target.lanes(64));
+    let lanes = group.target.lanes(key.bits());
     let keys = frame.kb.scratch(TensorType::new([Dim::constant(lanes.into())], key));
     frame.units(units, cost, |frame, unit| {
         let zero = frame.kb.int(0);

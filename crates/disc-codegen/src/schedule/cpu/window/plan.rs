@@ -73,7 +73,7 @@ impl WindowPlan {
         if !(1..=CpuModel::MOST_TAPS).contains(&taps) {
             return Err(format!("windows of {taps} elements"));
         }
-        plan.lanes = group.target.vector_bytes() / plan.compute.size() as u32;
+        plan.lanes = group.target.lanes(plan.compute.bits());
         plan.choose_block(group, taps);
         let model = CpuModel::of(group.target).expect("a schedule of CPUs");
         plan.walks = walks_planes(function, &group.solver, function.body, inst, &model);

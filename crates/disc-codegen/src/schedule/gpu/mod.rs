@@ -1,0 +1,51 @@
+//! Schedules for GPUs: blocks of threads on a grid, memory that a block shares.
+//!
+//! Every group has code from the first day: the schedules of [`tasks`] make each unit of work a
+//! thread. Faster ones replace them kind by kind.
+mod tasks;
+
+use super::{
+    Group, Refusal, Request, Scheduler, Versioned,
+    cpu::{self, ReductionSchedule},
+    group::flat,
+};
+use disc_ir::{Diagnostic, FusionKind};
+
+/// The schedules of GPUs.
+pub(super) struct GpuScheduler;
+
+impl Scheduler for GpuScheduler {
+    fn schedule(&self, group: &Group<'_>, request: Request<'_>) -> Result<(Versioned, Option<String>), Diagnostic> {
+        let (code, reason) = match units(group, request) {
+            Ok(code) => (code, None),
+            Err(Refusal::NoSchedule(reason)) if request.kind == FusionKind::Attention => {
+                let function = flat(group.function);
+                (cpu::in_loops(&Group { function: &function, ..group.clone() }), Some(reason))
+            }
+            Err(Refusal::NoSchedule(reason)) => (cpu::in_loops(group), Some(reason)),
+            Err(Refusal::BadPlan(error)) => return Err(error),
+        };
+        Ok((tasks::on_grid(code, group.target), reason))
+    }
+}
+
+/// Returns the units of work of a group, one lane wide.
+///
+/// # Errors
+/// A kind of group whose schedules are a CPU's alone: registers and caches decide them.
+fn units(group: &Group<'_>, request: Request<'_>) -> Result<Versioned, Refusal> {
+    match request.kind {
+        FusionKind::Reduction => {
+            let decided = request.plan.expect("a reduction group carries its plan");
+            Ok(cpu::reduction(group, &ReductionSchedule::new(group.function, decided.clone())))
+        }
+        FusionKind::Pointwise if request.is_update => {
+            Ok(cpu::update(group).map_or_else(|| cpu::in_loops(group), Versioned::from))
+        }
+        FusionKind::Standalone => Ok(cpu::standalone(group).unwrap_or_else(|| cpu::in_loops(group))),
+        FusionKind::Pointwise => Ok(cpu::in_loops(group)),
+        FusionKind::Matmul | FusionKind::Convolution | FusionKind::Pooling | FusionKind::Attention => {
+            Err(format!("a thread computes an element of a group of kind {}", request.kind.name()).into())
+        }
+    }
+}
