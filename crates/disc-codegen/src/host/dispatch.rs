@@ -14,13 +14,13 @@ pub(super) fn guard(
     host: &mut Function,
     block: Block,
     version: &Version,
-    outputs: &[Value],
+    memory: (&[Value], &[Value]),
     solver: &Arc<Solver>,
 ) -> Result<Value, Diagnostic> {
     let mut builder = Builder::at(host, block, solver.clone());
     let mut all: Option<Value> = None;
     let conditions: Vec<Value> =
-        version.guard.iter().map(|wanted| condition(&mut builder, wanted, outputs)).collect::<Result<_, _>>()?;
+        version.guard.iter().map(|wanted| condition(&mut builder, wanted, memory)).collect::<Result<_, _>>()?;
     for holds in conditions {
         all = Some(match all {
             Some(all) => builder.op(OpKind::And).operands(&[all, holds]).value()?,
@@ -31,11 +31,24 @@ pub(super) fn guard(
 }
 
 /// Writes a condition; returns a value that is true if it holds.
-fn condition(builder: &mut Builder<'_>, condition: &Condition, outputs: &[Value]) -> Result<Value, Diagnostic> {
+fn condition(
+    builder: &mut Builder<'_>,
+    condition: &Condition,
+    (inputs, outputs): (&[Value], &[Value]),
+) -> Result<Value, Diagnostic> {
     match condition {
         Condition::Less(smaller, larger) => less(builder, smaller, larger),
         // A remainder is not negative: it is 0 where it is less than 1.
         Condition::Divides(divisor, dim) => less(builder, &dim.modulo(&Dim::constant(*divisor)), &Dim::constant(1)),
+        Condition::Aligned(arguments, bytes) => {
+            let place = |argument: &Argument| match *argument {
+                Argument::Input(position) => inputs[position],
+                Argument::Output(position) => outputs[position],
+                Argument::Workspace(_) | Argument::Product => unreachable!("memory of the runtime is aligned"),
+            };
+            let buffers: Vec<Value> = arguments.iter().map(place).collect();
+            builder.op(OpKind::Aligned).operands(&buffers).attr("bytes", *bytes).value()
+        }
         Condition::Nontemporal { outputs: positions, bytes } => {
             let buffers: Vec<Value> = positions.iter().map(|&position| outputs[position]).collect();
             builder.op(OpKind::Nontemporal).operands(&buffers).attr("bytes", bytes.clone()).value()
@@ -67,7 +80,7 @@ pub(super) fn writes_over(host: &Function, version: &Version, memory: &[Value], 
         Condition::Nontemporal { outputs, .. } => {
             outputs.iter().any(|&output| read.contains(&place(host, memory[inputs + output])))
         }
-        Condition::Less(..) | Condition::Divides(..) => false,
+        Condition::Less(..) | Condition::Divides(..) | Condition::Aligned(..) => false,
     })
 }
 
@@ -233,7 +246,7 @@ mod tests {
         host.set_insts(block, Vec::new());
         let version =
             Version { kind: VersionKind::Nontemporal, guard: conditions, code: Scheduled::default(), workspaces: Vec::new() };
-        guard(&mut host, block, &version, &outputs, &solver).expect("a guard");
+        guard(&mut host, block, &version, (&outputs, &outputs), &solver).expect("a guard");
         let text = host.to_string();
         text.lines().filter_map(|line| line.trim().split_once(" = ")).map(|(_, op)| op.to_owned()).collect()
     }

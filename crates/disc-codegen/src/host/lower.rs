@@ -222,7 +222,7 @@ impl Lowering<'_> {
             if !Workspace::has_room(host, &version.workspaces) || writes_over(host, &version, &memory, inputs) {
                 continue;
             }
-            let holds = guard(host, target, &version, &memory[inputs..], solver)?;
+            let holds = guard(host, target, &version, memory.split_at(inputs), solver)?;
             let [then, otherwise] = [host.add_block(), host.add_block()];
             Builder::at(host, target, solver.clone()).op(OpKind::If).operands(&[holds]).region(then).region(otherwise).build()?;
             let workspace = self.workspace.as_mut().expect("a host program has an arena");

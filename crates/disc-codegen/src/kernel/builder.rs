@@ -15,7 +15,7 @@ use std::{collections::HashMap, sync::Arc};
 pub struct KernelBuilder {
     pub function: Function,
     /// The block that ops go to.
-    block: Block,
+    pub(super) block: Block,
     /// The block of constants and dim values, put before the body by [`KernelBuilder::finish`].
     prologue: Block,
     constants: HashMap<(DType, Vec<u8>, u32), Value>,
@@ -87,7 +87,7 @@ impl KernelBuilder {
         self.emit_in(self.block, kind, operands, attrs, &[], results)
     }
 
-    fn emit_in(
+    pub(super) fn emit_in(
         &mut self,
         block: Block,
         kind: OpKind,
@@ -399,6 +399,29 @@ impl KernelBuilder {
         self.emit_in(self.prologue, OpKind::Scratch, &[], &[], &[], Some(vec![ty]))[0]
     }
 
+    /// Allocates memory that the threads of a block share.
+    pub fn shared(&mut self, tensor: TensorType) -> Value {
+        let ty = Type::Buffer { tensor, space: Space::Shared };
+        self.emit_in(self.prologue, OpKind::Shared, &[], &[], &[], Some(vec![ty]))[0]
+    }
+
+    /// A number of this thread: of its `block`, `thread`, `warp` or `lane`, or of blocks in the
+    /// `grid`.
+    pub fn place(&mut self, of: &'static str) -> Value {
+        self.emit_as(OpKind::Place, &[], &[("of", Attr::Enum(of))], Type::scalar(self.index_type))
+    }
+
+    /// Waits for the threads of the block.
+    pub fn barrier(&mut self) {
+        self.emit_all(OpKind::Barrier, &[], &[("scope", Attr::Enum("block"))], None);
+    }
+
+    /// Combines the values of each `width` lanes of a warp.
+    pub fn reduce_group(&mut self, value: Value, applies: &'static str, width: u32) -> Value {
+        let attrs = [("applies", Attr::Enum(applies)), ("width", i64::from(width).into())];
+        self.emit_all(OpKind::ReduceGroup, &[value], &attrs, None)[0]
+    }
+
     /// One lane of a vector.
     pub fn extract_lane(&mut self, value: Value, lane: u32) -> Value {
         self.emit_all(OpKind::ExtractLane, &[value], &[("lane", i64::from(lane).into())], None)[0]
@@ -412,7 +435,7 @@ impl KernelBuilder {
     }
 
     /// Runs `fill` with ops going to a new block with these arguments, which it must not end.
-    fn region(&mut self, arguments: &[Type], fill: impl FnOnce(&mut Self, &[Value]) -> Vec<Value>) -> Block {
+    pub(super) fn region(&mut self, arguments: &[Type], fill: impl FnOnce(&mut Self, &[Value]) -> Vec<Value>) -> Block {
         let block = self.function.add_block();
         let values: Vec<Value> = arguments.iter().map(|ty| self.function.add_argument(block, ty.clone())).collect();
         let outer = std::mem::replace(&mut self.block, block);
@@ -504,91 +527,5 @@ impl KernelBuilder {
     pub fn assert(&mut self, pred: Value, values: &[Value], site: i64) {
         let operands: Vec<Value> = [pred].iter().chain(values).copied().collect();
         self.emit_all(OpKind::Assert, &operands, &[("site", site.into())], None);
-    }
-}
-
-/// A loop whose body is being written: for code that cannot be put into a closure.
-pub struct OpenFor {
-    pub index: Value,
-    pub carried: Vec<Value>,
-    /// The values for the next iteration: as many as are carried.
-    pub next: Vec<Value>,
-    operands: Vec<Value>,
-    region: Block,
-    outer: Block,
-}
-
-/// A `while` whose body is being written.
-pub struct OpenWhile {
-    pub carried: Vec<Value>,
-    pub next: Vec<Value>,
-    inits: Vec<Value>,
-    regions: [Block; 2],
-    outer: Block,
-}
-
-/// An `if` whose first branch is being written.
-pub struct OpenIf {
-    pred: Value,
-    region: Block,
-    outer: Block,
-}
-
-impl KernelBuilder {
-    pub fn open_for(&mut self, bounds: [Value; 3]) -> OpenFor {
-        self.open_for_carrying(bounds, &[])
-    }
-
-    pub fn open_for_carrying(&mut self, bounds: [Value; 3], inits: &[Value]) -> OpenFor {
-        let region = self.function.add_block();
-        let ty = self.ty(bounds[0]).clone();
-        let index = self.function.add_argument(region, ty);
-        let carried = self.arguments_like(region, inits);
-        let outer = std::mem::replace(&mut self.block, region);
-        OpenFor { index, next: carried.clone(), carried, operands: [&bounds[..], inits].concat(), region, outer }
-    }
-
-    /// Ends the body; returns the carried values after the loop.
-    pub fn close_for(&mut self, open: OpenFor) -> Vec<Value> {
-        self.emit_all(OpKind::Return, &open.next, &[], None);
-        self.block = open.outer;
-        self.emit_in(self.block, OpKind::For, &open.operands, &[], &[open.region], None)
-    }
-
-    pub fn open_while(&mut self, inits: &[Value], cond: impl FnOnce(&mut Self, &[Value]) -> Value) -> OpenWhile {
-        let types: Vec<Type> = inits.iter().map(|&v| self.ty(v).clone()).collect();
-        let test = self.region(&types, |kb, values| vec![cond(kb, values)]);
-        let body = self.function.add_block();
-        let carried = self.arguments_like(body, inits);
-        let outer = std::mem::replace(&mut self.block, body);
-        OpenWhile { next: carried.clone(), carried, inits: inits.to_vec(), regions: [test, body], outer }
-    }
-
-    pub fn close_while(&mut self, open: OpenWhile) -> Vec<Value> {
-        self.emit_all(OpKind::Return, &open.next, &[], None);
-        self.block = open.outer;
-        self.emit_in(self.block, OpKind::While, &open.inits, &[], &open.regions, None)
-    }
-
-    pub fn open_if(&mut self, pred: Value) -> OpenIf {
-        let region = self.function.add_block();
-        OpenIf { pred, region, outer: std::mem::replace(&mut self.block, region) }
-    }
-
-    pub fn close_if(&mut self, open: OpenIf) {
-        self.close_if_giving(open, &[], &[]);
-    }
-
-    /// Ends the branch with its results; `others` are those if it is not taken.
-    pub fn close_if_giving(&mut self, open: OpenIf, results: &[Value], others: &[Value]) -> Vec<Value> {
-        self.emit_all(OpKind::Return, results, &[], None);
-        self.block = open.outer;
-        let otherwise = self.region(&[], |_, _| others.to_vec());
-        self.emit_in(self.block, OpKind::If, &[open.pred], &[], &[open.region, otherwise], None)
-    }
-
-    fn arguments_like(&mut self, block: Block, values: &[Value]) -> Vec<Value> {
-        let types: Vec<Type> = values.iter().map(|&v| self.ty(v).clone()).collect();
-        types.into_iter().map(|ty| self.function.add_argument(block, ty)).collect()
     }
 }

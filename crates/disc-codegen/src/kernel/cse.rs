@@ -51,7 +51,8 @@ fn meaning(kernel: &Function, inst: Inst, replaced: &HashMap<Value, Value>) -> O
             data.regions.iter().try_for_each(|&region| branch(kernel, region, replaced, &mut found))?;
             Some(found)
         }
-        OpKind::Scratch => None,
+        // Each is memory of its own.
+        OpKind::Scratch | OpKind::Shared => None,
         kind if kind.def().has(Trait::Pure) && data.regions.is_empty() => Some(text(&data.attrs)),
         _ => None,
     }
@@ -63,7 +64,9 @@ fn branch(kernel: &Function, region: Block, replaced: &HashMap<Value, Value>, fo
     for &inst in kernel.insts(region) {
         let data = kernel.inst(inst);
         let is_end = data.kind == OpKind::Return;
-        if !data.regions.is_empty() || !is_end && (!data.kind.def().has(Trait::Pure) || data.kind == OpKind::Scratch) {
+        if !data.regions.is_empty()
+            || !is_end && (!data.kind.def().has(Trait::Pure) || matches!(data.kind, OpKind::Scratch | OpKind::Shared))
+        {
             return None;
         }
         write!(found, "{:?}{}(", data.kind, text(&data.attrs)).expect("writing to a string");

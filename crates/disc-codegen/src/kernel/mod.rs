@@ -8,11 +8,13 @@ mod index;
 pub(crate) mod lanes;
 mod licm;
 pub mod monoid;
+mod open_blocks;
 mod precision;
 mod site;
 
-pub use builder::{KernelBuilder, OpenFor, OpenIf, OpenWhile};
+pub use builder::KernelBuilder;
 pub use index::{Index, linear};
+pub use open_blocks::{OpenElse, OpenFor, OpenIf, OpenWhile};
 pub use precision::{accumulator_dtype, compute_dtype};
 pub use site::Site;
 

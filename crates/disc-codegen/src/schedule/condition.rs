@@ -2,6 +2,7 @@
 //!
 //! Invariant: `host/dispatch.rs` has code for each condition, which holds in exactly the calls in
 //! which the version may rely on its fact.
+use super::Argument;
 use disc_ir::{
     Dim,
     dim::{Fact, Range},
@@ -9,14 +10,15 @@ use disc_ir::{
 
 /// A condition of a guard.
 ///
-/// There is none on where the memory of an input starts: the host program has no op that asks. CPUs
-/// need none, since their loads take any address.
+/// CPUs need none on where memory starts, since their loads take any address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Condition {
     /// The first dim is less than the second.
     Less(Dim, Dim),
     /// The number, which is positive, divides the dim, which is not negative.
     Divides(i64, Dim),
+    /// The memory of each of these starts at a multiple of so many bytes.
+    Aligned(Vec<Argument>, i64),
     /// The caches do not hold what is read and written, the memory of each of these outputs starts
     /// at a multiple of [`disc_abi::ALIGN`] bytes, and no input has the same memory, which would be
     /// in the caches already.
@@ -39,7 +41,7 @@ impl Condition {
                 let rest = dim.modulo(&Dim::constant(*divisor));
                 vec![below(&rest, &Dim::constant(1)), Fact::Divisible(dim.clone(), *divisor)]
             }
-            Self::Nontemporal { .. } => Vec::new(),
+            Self::Aligned(..) | Self::Nontemporal { .. } => Vec::new(),
         }
     }
 }

@@ -127,10 +127,26 @@ pub enum VersionKind {
     ScanTiles,
     /// Large results, written past the caches.
     Nontemporal,
+    /// Elements of a grid, a vector of them a thread.
+    GridVectors,
+    /// Elements of a grid, one at a time, with positions of 32 bits.
+    GridElements,
+    /// Rows of a grid, of which a thread has one.
+    ThreadRows,
+    /// Rows of a grid, of which a warp has one in its registers, in vectors.
+    WarpRowVectors,
+    /// Rows of a grid, of which a warp has one in its registers.
+    WarpRows,
+    /// Rows of a grid, of which a block has one in its registers, in vectors.
+    BlockRowVectors,
+    /// Rows of a grid, of which a block has one, with positions of 32 bits.
+    BlockRows,
+    /// Products of a grid, with positions of 32 bits.
+    GridProducts,
 }
 
 impl VersionKind {
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 21] = [
         Self::SplitRows,
         Self::SplitPhases,
         Self::RowsInLanes,
@@ -144,6 +160,14 @@ impl VersionKind {
         Self::Keys,
         Self::ScanTiles,
         Self::Nontemporal,
+        Self::GridVectors,
+        Self::GridElements,
+        Self::ThreadRows,
+        Self::WarpRowVectors,
+        Self::WarpRows,
+        Self::BlockRowVectors,
+        Self::BlockRows,
+        Self::GridProducts,
     ];
 }
 

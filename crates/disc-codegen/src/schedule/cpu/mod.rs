@@ -9,9 +9,10 @@ mod winograd;
 
 pub use attention::AttentionPlan;
 pub use matmul::{Tile, tile};
+pub(super) use matmul::{depends, order};
 pub use pointwise::versions as pointwise_versions;
 pub use reduction::ReductionSchedule;
-pub(super) use reduction::schedule as reduction;
+pub(super) use reduction::{Along, Combine, Placed, Reduction, schedule as reduction};
 pub(super) use standalone::{schedule as standalone, update};
 
 use super::{Group, Offers, Refusal, Request, Scheduled, Scheduler, Versioned, group::flat, space_of};

@@ -2,12 +2,19 @@
 //!
 //! Every group has code from the first day: the schedules of [`tasks`] make each unit of work a
 //! thread. Faster ones replace them kind by kind.
+mod align;
+mod conditions;
+mod frame;
+mod pointwise;
+mod products;
+mod rows;
 mod tasks;
 
 use super::{
     Group, Refusal, Request, Scheduler, Versioned,
     cpu::{self, ReductionSchedule},
     group::flat,
+    space_of,
 };
 use disc_ir::{Diagnostic, FusionKind};
 
@@ -16,6 +23,11 @@ pub(super) struct GpuScheduler;
 
 impl Scheduler for GpuScheduler {
     fn schedule(&self, group: &Group<'_>, request: Request<'_>) -> Result<(Versioned, Option<String>), Diagnostic> {
+        match of_kind(group, request) {
+            Ok(Some(code)) => return Ok((code, None)),
+            Ok(None) => {}
+            Err(reason) => return Ok((tasks::on_grid(cpu::in_loops(group), group.target), Some(reason))),
+        }
         let (code, reason) = match units(group, request) {
             Ok(code) => (code, None),
             Err(Refusal::NoSchedule(reason)) if request.kind == FusionKind::Attention => {
@@ -27,6 +39,22 @@ impl Scheduler for GpuScheduler {
         };
         Ok((tasks::on_grid(code, group.target), reason))
     }
+}
+
+/// Returns the code of a group whose kind has a schedule of its own.
+///
+/// # Errors
+/// The reason that the group is computed by loops.
+fn of_kind(group: &Group<'_>, request: Request<'_>) -> Result<Option<Versioned>, String> {
+    Ok(match request.kind {
+        FusionKind::Pointwise if !request.is_update => space_of(group, &group.outputs()).map(|_| pointwise::versions(group)),
+        FusionKind::Reduction => {
+            let decided = request.plan.expect("a reduction group carries its plan");
+            rows::versions(group, &ReductionSchedule::new(group.function, decided.clone()))
+        }
+        FusionKind::Matmul => Some(products::versions(group)?),
+        _ => None,
+    })
 }
 
 /// Returns the units of work of a group, one lane wide.
@@ -44,7 +72,8 @@ fn units(group: &Group<'_>, request: Request<'_>) -> Result<Versioned, Refusal> 
         }
         FusionKind::Standalone => Ok(cpu::standalone(group).unwrap_or_else(|| cpu::in_loops(group))),
         FusionKind::Pointwise => Ok(cpu::in_loops(group)),
-        FusionKind::Matmul | FusionKind::Convolution | FusionKind::Pooling | FusionKind::Attention => {
+        FusionKind::Matmul => unreachable!("products have a schedule of their own"),
+        FusionKind::Convolution | FusionKind::Pooling | FusionKind::Attention => {
             Err(format!("a thread computes an element of a group of kind {}", request.kind.name()).into())
         }
     }

@@ -31,6 +31,7 @@ pub(super) use emit::{
 pub(in crate::schedule) use launch::schedule;
 pub(super) use launch::schedule_without;
 pub(in crate::schedule) use library::{offer_products, offered};
+pub(in crate::schedule) use plan::epilogue::{depends, order};
 pub use plan::tile::{Tile, tile};
 pub(super) use plan::{
     MatmulPlan,

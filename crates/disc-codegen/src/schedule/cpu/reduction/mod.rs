@@ -35,7 +35,7 @@ use crate::{
 use disc_ir::{Dim, OpKind, TensorType, Value};
 use disc_passes::fusion::space::regroup;
 pub use plan::ReductionSchedule;
-use plan::{Along, Placed};
+pub(in crate::schedule) use plan::{Along, Combine, Placed, Reduction};
 use tables::{Tables, Walk};
 use unit::Unit;
 

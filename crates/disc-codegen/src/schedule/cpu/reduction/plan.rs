@@ -28,7 +28,7 @@ use std::collections::{HashMap, HashSet};
 const KEEP_COST: i64 = 12;
 
 /// So few adjacent rows leave most lanes empty.
-pub(super) const NARROW: i64 = 16;
+pub(in crate::schedule) const NARROW: i64 = 16;
 
 /// The decisions of the schedule about a group.
 pub struct ReductionSchedule {
@@ -37,20 +37,20 @@ pub struct ReductionSchedule {
     pub domain: Vec<Dim>,
     /// The number of its leading dimensions that are kept, if the others are reduced; otherwise 0.
     pub rows: usize,
-    pub(super) reductions: Vec<Reduction>,
+    pub(in crate::schedule) reductions: Vec<Reduction>,
     phases: Phases,
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Reduction {
-    pub(super) inst: Inst,
-    pub(super) phase: usize,
-    pub(super) combine: Combine,
+pub(in crate::schedule) struct Reduction {
+    pub(in crate::schedule) inst: Inst,
+    pub(in crate::schedule) phase: usize,
+    pub(in crate::schedule) combine: Combine,
 }
 
 /// The way that a reduction combines two values.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Combine {
+pub(in crate::schedule) enum Combine {
     Plain(Monoid),
     /// By a body, in the order of the elements.
     Body(Block),
@@ -58,14 +58,14 @@ pub(super) enum Combine {
 
 /// A value with the dimensions of the space that each of its own stands for.
 #[derive(Clone, Debug)]
-pub(super) struct Placed {
-    pub(super) value: Value,
-    pub(super) shape: Vec<Vec<usize>>,
+pub(in crate::schedule) struct Placed {
+    pub(in crate::schedule) value: Value,
+    pub(in crate::schedule) shape: Vec<Vec<usize>>,
 }
 
 /// The dimension that the lanes of a vector are along.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Along {
+pub(in crate::schedule) enum Along {
     /// The last reduced one: a row is a few vectors, whose lanes are combined at the end.
     Reduced,
     /// The last kept one: each lane is a row of its own.
@@ -103,34 +103,39 @@ impl ReductionSchedule {
     }
 
     /// The phase of the last walk.
-    pub(super) fn last(&self) -> usize {
+    pub(in crate::schedule) fn last(&self) -> usize {
         self.phases.last
     }
 
     /// The phase whose walk writes an output, if that is not the last one.
-    pub(super) fn early(&self, output: Value) -> Option<usize> {
+    pub(in crate::schedule) fn early(&self, output: Value) -> Option<usize> {
         self.phases.early(output)
     }
 
     /// Returns true if separate loops can write an early output.
-    pub(super) fn is_apart(&self, output: Value) -> bool {
+    pub(in crate::schedule) fn is_apart(&self, output: Value) -> bool {
         self.phases.is_apart(output)
     }
 
     /// The dimensions of a value with an element for each position of the space.
-    pub(super) fn whole(&self, solver: &Solver, tensor: &TensorType) -> Option<Vec<Vec<usize>>> {
+    pub(in crate::schedule) fn whole(&self, solver: &Solver, tensor: &TensorType) -> Option<Vec<Vec<usize>>> {
         let all: Vec<usize> = (0..self.layout.space.len()).collect();
         axes(map_of(solver, &self.layout.space, &all, &tensor.dims)?)
     }
 
     /// The dimensions of an output with an element for each position of the space, whose rows may
     /// be in another order.
-    pub(super) fn whole_output(&self, solver: &Solver, output: Value, tensor: &TensorType) -> Option<Vec<Vec<usize>>> {
+    pub(in crate::schedule) fn whole_output(
+        &self,
+        solver: &Solver,
+        output: Value,
+        tensor: &TensorType,
+    ) -> Option<Vec<Vec<usize>>> {
         self.layout.whole(solver, output, &tensor.dims).and_then(axes)
     }
 
     /// The dimensions of a value with one element for each row.
-    pub(super) fn kept(&self, solver: &Solver, tensor: &TensorType) -> Option<Vec<Vec<usize>>> {
+    pub(in crate::schedule) fn kept(&self, solver: &Solver, tensor: &TensorType) -> Option<Vec<Vec<usize>>> {
         axes(map_of(solver, &self.layout.space, &self.layout.kept, &tensor.dims)?)
     }
 
@@ -155,7 +160,7 @@ impl ReductionSchedule {
 
     /// The values that are constant along a row and read by values that vary along it: a row
     /// computes each once, in the first phase that needs it.
-    pub(super) fn row_values(&self, group: &Group<'_>) -> Vec<Placed> {
+    pub(in crate::schedule) fn row_values(&self, group: &Group<'_>) -> Vec<Placed> {
         let (function, space) = (group.function, &self.layout.space);
         let of_row = |map: &Map| axes_of(map).is_some_and(|axes| axes.iter().all(|axis| self.layout.kept.contains(axis)));
         let mut stack = self.roots(group);
@@ -181,7 +186,7 @@ impl ReductionSchedule {
     /// Costly values that vary along reduced axes, and not from row to row, if there are several
     /// rows; if rows are walked in blocks, also along kept axes that are `followed`. Their operands
     /// that vary only along reduced axes are among them.
-    pub(super) fn common(&self, group: &Group<'_>, followed: Option<&[usize]>) -> Vec<Placed> {
+    pub(in crate::schedule) fn common(&self, group: &Group<'_>, followed: Option<&[usize]>) -> Vec<Placed> {
         let layout = &self.layout;
         let one = Dim::constant(1);
         if layout.kept.iter().all(|&axis| group.solver.equal(&layout.space[axis], &one)) {
@@ -208,18 +213,18 @@ impl ReductionSchedule {
 
     /// The kept axes that those costly values follow which are shared by rows that are not
     /// neighbours, if there are such.
-    pub(super) fn followed(&self, group: &Group<'_>) -> Option<Vec<usize>> {
+    pub(in crate::schedule) fn followed(&self, group: &Group<'_>) -> Option<Vec<usize>> {
         block_axes(group.function, &group.solver, &self.layout, &self.roots(group))
     }
 
     /// The gathers that take one slice for each row.
-    pub(super) fn row_gathers(&self, group: &Group<'_>) -> Vec<OuterGather> {
+    pub(in crate::schedule) fn row_gathers(&self, group: &Group<'_>) -> Vec<OuterGather> {
         outer_gathers(group.function, &group.solver, &self.layout.space, &self.roots(group), &[], &self.layout.kept)
     }
 
     /// The ends of the operands of a concatenation along the last reduced run, of which outputs as
     /// long as rows are made.
-    pub(super) fn joints(&self, group: &Group<'_>, reduced: &[Merged]) -> Vec<Dim> {
+    pub(in crate::schedule) fn joints(&self, group: &Group<'_>, reduced: &[Merged]) -> Vec<Dim> {
         let Some(last) = reduced.last() else { return Vec::new() };
         let outputs = group.outputs();
         let roots: Vec<(Value, Map)> = self.roots(group).into_iter().filter(|(value, _)| outputs.contains(value)).collect();
@@ -227,7 +232,7 @@ impl ReductionSchedule {
     }
 
     /// The merged kept dimensions, and the merged reduced ones.
-    pub(super) fn runs(&self, group: &Group<'_>) -> (Vec<Merged>, Vec<Merged>) {
+    pub(in crate::schedule) fn runs(&self, group: &Group<'_>) -> (Vec<Merged>, Vec<Merged>) {
         let layout = &self.layout;
         let mut pairs = mergeable_in(group.function, &group.solver, &layout.space, &self.roots(group), &|value, _| {
             is_combined(group.function, value)
@@ -242,7 +247,7 @@ impl ReductionSchedule {
     /// The direction of vectors: along the dimension that is contiguous in memory; but rows that
     /// are combined in order are lanes, and so are short ones, if enough of them are known to be
     /// adjacent.
-    pub(super) fn along(&self, solver: &Solver, kept: &[Merged], reduced: &[Merged]) -> Along {
+    pub(in crate::schedule) fn along(&self, solver: &Solver, kept: &[Merged], reduced: &[Merged]) -> Along {
         let is_short = solver.range(&self.row_length()).hi.is_some_and(|most| most <= CpuModel::SHORT_ROW);
         let is_wide = |run: &Merged| solver.range(&run.size).lo.is_some_and(|least| least > NARROW);
         match (kept.last(), reduced.last()) {
@@ -256,7 +261,7 @@ impl ReductionSchedule {
 
     /// The values to keep in task memory: expensive ones that several phases compute, except those
     /// that are cheap to compute from others that are kept.
-    pub(super) fn keep(&self, group: &Group<'_>) -> Vec<Placed> {
+    pub(in crate::schedule) fn keep(&self, group: &Group<'_>) -> Vec<Placed> {
         let function = group.function;
         // A value that is constant along a row and needs no reduction is computed once for it.
         let is_given = |value: &Value| function.defining(*value).is_some_and(|inst| is_kept(function, inst));
@@ -278,17 +283,17 @@ impl ReductionSchedule {
     }
 
     /// The first phase that needs a value, in which it is computed if it is kept.
-    pub(super) fn first_phase(&self, value: Value) -> usize {
+    pub(in crate::schedule) fn first_phase(&self, value: Value) -> usize {
         self.phases.needing(value).map_or(0, |bits| bits.trailing_zeros() as usize)
     }
 
     /// Returns true if a phase needs elements of a value.
-    pub(super) fn is_needed(&self, value: Value, phase: usize) -> bool {
+    pub(in crate::schedule) fn is_needed(&self, value: Value, phase: usize) -> bool {
         self.phases.needing(value).is_some_and(|bits| bits & (1 << phase) != 0)
     }
 
     /// The number of positions of one row.
-    pub(super) fn row_length(&self) -> Dim {
+    pub(in crate::schedule) fn row_length(&self) -> Dim {
         Dim::product(self.layout.reduced.iter().map(|&axis| self.layout.space[axis].clone()))
     }
 }

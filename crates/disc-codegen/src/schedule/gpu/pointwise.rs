@@ -1,0 +1,160 @@
+//! Schedules pointwise groups on a grid: each thread computes a few elements, or vectors of them,
+//! a block's width apart.
+//!
+//! Neighbouring threads have neighbouring elements of the outputs, so a warp writes memory in one
+//! piece, and reads it so wherever an input is stored in the same order.
+use super::{
+    align,
+    conditions::{can_hold, divides, narrow_positions, narrowed, suits_threads, vector_lanes, vector_memory},
+    frame::GridFrame,
+};
+use crate::{
+    kernel::{Index, KernelBuilder},
+    schedule::{
+        Condition, Group, Scheduled, Version, VersionKind, Versioned,
+        common::iteration_space::{Merged, merge, mergeable_in, positions_of, space_of},
+    },
+    target::GpuModel,
+};
+use disc_ir::{Dim, Grid, Value};
+use disc_passes::fusion::space::{map_along, regroup};
+
+/// Vectors, or elements, that a thread computes at once: so many loads are under way.
+const VECTORS: u32 = 2;
+const ELEMENTS: u32 = 4;
+
+/// Schedules a group whose outputs have one space.
+///
+/// # Panics
+/// If they have not.
+pub(super) fn versions(group: &Group<'_>) -> Versioned {
+    let mut versions = Vec::new();
+    let mut next = group.clone();
+    let narrow = narrow_positions(group);
+    let inner = Nest::of(group).runs.last().map_or(Dim::constant(1), |run| run.size.clone());
+    let vector = vector_lanes(group).and_then(|lanes| {
+        let guard: Vec<Condition> = narrow.iter().cloned().chain(divides(group, lanes, &inner)).collect();
+        can_hold(group, &guard).then_some((lanes, guard))
+    });
+    if let Some((lanes, mut guard)) = vector {
+        let inside = narrowed(&next, "v", &guard);
+        let mut code = Nest::of(&inside).scheduled(lanes, VECTORS);
+        let aligned = vector_memory(&code.kernels[0], &code.launches[0].arguments);
+        if suits_threads(&code.kernels[0]) && !aligned.is_empty() {
+            align::mark(&mut code.kernels[0], &inside.solver);
+            guard.push(Condition::Aligned(aligned, GpuModel::ACCESS_BYTES.into()));
+            next.first_site += code.sites.len() as i64;
+            versions.push(Version { kind: VersionKind::GridVectors, guard, code, workspaces: Vec::new() });
+        }
+    }
+    if !narrow.is_empty() {
+        let inside = narrowed(&next, "s", &narrow);
+        let code = Nest::of(&inside).scheduled(1, ELEMENTS);
+        next.first_site += code.sites.len() as i64;
+        versions.push(Version { kind: VersionKind::GridElements, guard: narrow, code, workspaces: Vec::new() });
+    }
+    Versioned { versions, otherwise: schedule(&next) }
+}
+
+/// Schedules the same for all sizes, one element at a time.
+pub(super) fn schedule(group: &Group<'_>) -> Scheduled {
+    Nest::of(group).scheduled(1, ELEMENTS)
+}
+
+/// The space that a group walks.
+struct Nest<'g> {
+    group: &'g Group<'g>,
+    space: Vec<Dim>,
+    /// The axes of the space that each dimension of each output stands for.
+    shapes: Vec<Vec<Vec<usize>>>,
+    runs: Vec<Merged>,
+}
+
+impl<'g> Nest<'g> {
+    fn of(group: &'g Group<'g>) -> Self {
+        let outputs = group.outputs();
+        let space = space_of(group, &outputs).expect("the outputs have one space");
+        let all: Vec<usize> = (0..space.len()).collect();
+        let grouped = |&output: &Value| {
+            regroup(&group.solver, &space, &all, &group.tensor(output).dims).expect("a space is fine enough for its shapes")
+        };
+        let shapes: Vec<Vec<Vec<usize>>> = outputs.iter().map(grouped).collect();
+        let roots: Vec<_> = outputs.iter().copied().zip(shapes.iter().map(|shape| map_along(shape))).collect();
+        let runs = merge(&space, &mergeable_in(group.function, &group.solver, &space, &roots, &|_, _| false));
+        Self { group, space, shapes, runs }
+    }
+
+    /// Writes the kernel: `count` vectors of `lanes` elements a thread.
+    fn scheduled(&self, lanes: u32, count: u32) -> Scheduled {
+        let model = GpuModel::of(self.group.target).expect("a schedule of GPUs");
+        let grid = Grid { threads: GpuModel::THREADS, warp: model.warp };
+        let mut frame = GridFrame::new(self.group, lanes, grid);
+        let mut counted = self.runs.clone();
+        if let Some(inner) = counted.last_mut() {
+            inner.size = inner.size.ceil_div(&Dim::constant(lanes.into()));
+        }
+        let units = Dim::product(counted.iter().map(|run| run.size.clone()));
+        let in_block = i64::from(grid.threads * count);
+        let kb = &mut frame.kb;
+        let [block, thread] = ["block", "thread"].map(|of| kb.place(of));
+        let (width, total) = (kb.int(in_block), kb.dim(&units));
+        let start = kb.mul(block, width);
+        let first = kb.add(start, thread);
+        let mine: Vec<Value> = (0..count)
+            .map(|number| {
+                let offset = kb.int(i64::from(number * grid.threads));
+                kb.add(first, offset)
+            })
+            .collect();
+        let end = kb.add(start, width);
+        let is_full = kb.compare("LE", end, total);
+        let full = frame.kb.open_if(is_full);
+        self.compute(&mut frame, &counted, lanes, &mine);
+        let partly = frame.kb.else_(full);
+        for &unit in &mine {
+            let exists = frame.kb.compare("LT", unit, total);
+            let open = frame.kb.open_if(exists);
+            self.compute(&mut frame, &counted, lanes, &[unit]);
+            frame.kb.close_if(open);
+        }
+        frame.kb.close_else(partly);
+        frame.finish(units.ceil_div(&Dim::constant(in_block)))
+    }
+
+    /// Computes all outputs at these units, then stores them: the memory of one may be that of an
+    /// input which another reads at the same position.
+    fn compute(&self, frame: &mut GridFrame<'_>, counted: &[Merged], lanes: u32, units: &[Value]) {
+        let targets: Vec<Value> = self.group.outputs().into_iter().map(|output| frame.target(output)).collect();
+        let GridFrame { kb, elements, .. } = frame;
+        elements.scoped(|elements| {
+            let mut computed = Vec::new();
+            for &unit in units {
+                let at = self.position(kb, counted, lanes, unit);
+                for (position, output) in self.group.outputs().into_iter().enumerate() {
+                    let place = elements.position(kb, &self.space, &self.shapes[position], &at);
+                    let value = elements.element(kb, output, &place);
+                    computed.push((position, output, place, value));
+                }
+            }
+            for (position, output, place, value) in computed {
+                elements.store(kb, targets[position], self.group.tensor(output), &place, value);
+            }
+        });
+    }
+
+    /// Returns the position of a unit in the space.
+    fn position(&self, kb: &mut KernelBuilder, counted: &[Merged], lanes: u32, unit: Value) -> Vec<Index> {
+        let mut at = vec![Index::uniform(kb.int(0)); self.space.len()];
+        let positions = positions_of(kb, unit, counted);
+        for (number, (run, position)) in counted.iter().zip(positions).enumerate() {
+            at[run.axis] = match number + 1 == counted.len() && lanes > 1 {
+                true => {
+                    let factor = kb.int(lanes.into());
+                    Index::Affine { base: kb.mul(position, factor), stride: 1 }
+                }
+                false => Index::uniform(position),
+            };
+        }
+        at
+    }
+}

@@ -1,0 +1,446 @@
+//! Schedules reductions along rows on a grid: the threads of a warp, or of a block, have a row
+//! together.
+//!
+//! Phases are those of the CPU's schedule: each computes the reductions that depend on earlier ones.
+//! A row that fits is computed in registers: each thread computes the values of its elements once,
+//! for all phases. A longer one is read again in each phase, from a cache.
+//!
+//! Invariants: a thread reads elements along the row at its own positions only, so a result may take
+//! the memory of an input; all threads of a row meet at each reduction, whatever their number of
+//! elements; sums are added in an order that depends on sizes alone.
+use super::{
+    align,
+    conditions::{at_least, at_most, can_hold, divides, narrow_positions, narrowed, suits_threads, vector_lanes, vector_memory},
+    frame::GridFrame,
+    tasks,
+};
+use crate::{
+    kernel::{Index, KernelBuilder, compute_dtype, monoid::Monoid},
+    schedule::{
+        Condition, Group, Scheduled, Version, VersionKind, Versioned,
+        common::iteration_space::{Merged, positions_of, read_places},
+        cpu::{self, Along, Combine, Placed, Reduction, ReductionSchedule},
+    },
+    target::GpuModel,
+};
+use disc_ir::{DType, Dim, Grid, TensorType, Value};
+
+/// Elements of a row in the registers of a thread, or vectors of them.
+const HELD: u32 = 8;
+/// Rows that are shorter are one thread's.
+const SHORT: i64 = 32;
+
+/// Schedules a group that has a plan; `None` if its rows are combined in an order of their own, or
+/// are not along memory: those are the work of single threads.
+pub(super) fn versions(group: &Group<'_>, plan: &ReductionSchedule) -> Option<Versioned> {
+    let (kept, reduced) = plan.runs(group);
+    if !plan.in_any_order() || plan.along(&group.solver, &kept, &reduced) == Along::Kept {
+        return None;
+    }
+    let (length, narrow) = (plan.row_length(), narrow_positions(group));
+    let mut adding = Adding { group: group.clone(), versions: Vec::new() };
+    let short: Vec<Condition> = at_most(group, SHORT - 1, &length).into_iter().collect();
+    if can_hold(group, &short) {
+        let inside = adding.group.guarded(format!("{}_thread", group.name), &short);
+        let code = tasks::on_grid(cpu::reduction(&inside, plan), group.target).otherwise;
+        if short.is_empty() {
+            return Some(Versioned { versions: Vec::new(), otherwise: code });
+        }
+        adding.add(VersionKind::ThreadRows, short, code);
+    }
+    let warp = GpuModel::of(group.target).expect("a schedule of GPUs").warp;
+    for (kind, threads) in [(VersionKind::WarpRowVectors, warp), (VersionKind::BlockRowVectors, GpuModel::THREADS)] {
+        if let Some(lanes) = vector_lanes(group).filter(|_| reduced.len() == 1) {
+            let guard = narrow.iter().cloned().chain(divides(group, lanes, &length)).collect();
+            adding.held(plan, kind, (threads, lanes), guard);
+        }
+    }
+    adding.held(plan, VersionKind::WarpRows, (warp, 1), narrow.clone());
+    if !narrow.is_empty() && can_hold(group, &narrow) {
+        let inside = narrowed(&adding.group, "block", &narrow);
+        let code = Rows::new(&inside, plan, (GpuModel::THREADS, 1)).looped();
+        adding.add(VersionKind::BlockRows, narrow, code);
+    }
+    let otherwise = Rows::new(&adding.group, plan, (GpuModel::THREADS, 1)).looped();
+    Some(Versioned { versions: adding.versions, otherwise })
+}
+
+/// The versions of a group so far; the group's next sites are behind theirs.
+struct Adding<'g> {
+    group: Group<'g>,
+    versions: Vec<Version>,
+}
+
+impl Adding<'_> {
+    fn add(&mut self, kind: VersionKind, guard: Vec<Condition>, code: Scheduled) {
+        self.group.first_site += code.sites.len() as i64;
+        self.versions.push(Version { kind, guard, code, workspaces: Vec::new() });
+    }
+
+    /// Adds the version whose rows are held in the registers of `threads`, if it can run.
+    fn held(&mut self, plan: &ReductionSchedule, kind: VersionKind, (threads, lanes): (u32, u32), mut guard: Vec<Condition>) {
+        let (length, each) = (plan.row_length(), i64::from(threads * lanes));
+        // Each thread has an element, which it reads in place of those behind the row.
+        guard.extend(at_least(&self.group, each, &length));
+        guard.extend(at_most(&self.group, each * i64::from(HELD), &length));
+        if !can_hold(&self.group, &guard) {
+            return;
+        }
+        let suffix = match kind {
+            VersionKind::WarpRowVectors => "warp_v",
+            VersionKind::BlockRowVectors => "block_v",
+            _ => "warp",
+        };
+        let inside = narrowed(&self.group, suffix, &guard);
+        let mut code = Rows::new(&inside, plan, (threads, lanes)).held();
+        if !suits_threads(&code.kernels[0]) {
+            return;
+        }
+        let aligned = vector_memory(&code.kernels[0], &code.launches[0].arguments);
+        if lanes > 1 && aligned.is_empty() {
+            return;
+        }
+        if !aligned.is_empty() {
+            align::mark(&mut code.kernels[0], &inside.solver);
+            guard.push(Condition::Aligned(aligned, GpuModel::ACCESS_BYTES.into()));
+        }
+        // A guard of nothing is the code for all sizes.
+        if !guard.is_empty() {
+            self.add(kind, guard, code);
+        }
+    }
+}
+
+/// A kernel that computes rows.
+struct Rows<'g> {
+    group: &'g Group<'g>,
+    plan: &'g ReductionSchedule,
+    kept: Vec<Merged>,
+    reduced: Vec<Merged>,
+    /// The threads that have a row together: those of a warp or of a block.
+    threads: u32,
+    lanes: u32,
+    grid: Grid,
+}
+
+/// The place of this thread.
+struct Here {
+    /// The position of its row in the space.
+    row: Vec<Index>,
+    /// Its number among the threads of the row.
+    member: Value,
+    /// The number of its warp, if a block has a row.
+    warp: Option<Value>,
+    /// Its number in the warp.
+    lane: Value,
+    /// The memory in which the warps of a block meet, by type.
+    meeting: Vec<(DType, Value)>,
+}
+
+impl<'g> Rows<'g> {
+    fn new(group: &'g Group<'g>, plan: &'g ReductionSchedule, (threads, lanes): (u32, u32)) -> Self {
+        let (kept, reduced) = plan.runs(group);
+        let warp = GpuModel::of(group.target).expect("a schedule of GPUs").warp;
+        Self { group, plan, kept, reduced, threads, lanes, grid: Grid { threads: GpuModel::THREADS, warp } }
+    }
+
+    /// The rows of a block.
+    fn rows(&self) -> u32 {
+        self.grid.threads / self.threads
+    }
+
+    /// Writes the kernel whose rows are in registers.
+    fn held(&self) -> Scheduled {
+        self.scheduled(&|rows, frame, here| {
+            let columns = rows.columns(&mut frame.kb, here);
+            rows.each_phase(frame, here, &mut |rows, frame, _, start, step| {
+                let mut carried = start.to_vec();
+                for (at, exists) in &columns {
+                    carried = step(rows, frame, at, *exists, &carried);
+                }
+                carried
+            });
+            rows.write_held(frame, &columns);
+        })
+    }
+
+    /// Writes the kernel that walks a row in each phase.
+    fn looped(&self) -> Scheduled {
+        self.scheduled(&|rows, frame, here| {
+            rows.each_phase(frame, here, &mut |rows, frame, here, start, step| {
+                let bounds = rows.bounds(&mut frame.kb, here);
+                let mut open = frame.kb.open_for_carrying(bounds, start);
+                frame.elements.open_scope();
+                let at = rows.at(&mut frame.kb, here, open.index);
+                open.next = step(rows, frame, &at, None, &open.carried);
+                frame.elements.close_scope();
+                frame.kb.close_for(open)
+            });
+            let bounds = rows.bounds(&mut frame.kb, here);
+            let open = frame.kb.open_for(bounds);
+            frame.elements.open_scope();
+            let at = rows.at(&mut frame.kb, here, open.index);
+            rows.write_held(frame, &[(at, None)]);
+            frame.elements.close_scope();
+            frame.kb.close_for(open);
+        })
+    }
+
+    /// Writes a kernel in which `compute` computes the rows, but for the results of one element for
+    /// each row.
+    fn scheduled(&self, compute: &dyn Fn(&Self, &mut GridFrame<'_>, &Here)) -> Scheduled {
+        let mut frame = GridFrame::new(self.group, self.lanes, self.grid);
+        let rows = Dim::product(self.kept.iter().map(|run| run.size.clone()));
+        let kb = &mut frame.kb;
+        let [block, warp, lane] = ["block", "warp", "lane"].map(|of| kb.place(of));
+        let in_block = kb.int(self.rows().into());
+        let (row, member, of_block) = match self.rows() {
+            1 => (block, kb.place("thread"), Some(warp)),
+            _ => {
+                let before = kb.mul(block, in_block);
+                (kb.add(before, warp), lane, None)
+            }
+        };
+        let count = kb.dim(&rows);
+        let exists = (self.rows() > 1).then(|| kb.compare("LT", row, count));
+        let meeting = if of_block.is_some() { self.meeting(kb) } else { Vec::new() };
+        let open = exists.map(|exists| frame.kb.open_if(exists));
+        let mut at = vec![Index::uniform(frame.kb.int(0)); self.plan.layout.space.len()];
+        let positions = positions_of(&mut frame.kb, row, &self.kept);
+        self.kept.iter().zip(positions).for_each(|(run, position)| at[run.axis] = Index::uniform(position));
+        let here = Here { row: at, member, warp: of_block, lane, meeting };
+        frame.elements.open_scope();
+        read_places(&mut frame.kb, &mut frame.elements, &self.plan.layout.space, &self.plan.row_gathers(self.group), &here.row);
+        compute(self, &mut frame, &here);
+        self.write_rows(&mut frame, &here);
+        frame.elements.close_scope();
+        if let Some(open) = open {
+            frame.kb.close_if(open);
+        }
+        frame.finish(rows.ceil_div(&Dim::constant(self.rows().into())))
+    }
+
+    /// Allocates memory for a value of each warp, for each type that is reduced.
+    fn meeting(&self, kb: &mut KernelBuilder) -> Vec<(DType, Value)> {
+        let warps = Dim::constant((self.grid.threads / self.grid.warp).into());
+        let mut found: Vec<(DType, Value)> = Vec::new();
+        for reduction in &self.plan.reductions {
+            let dtype = compute_dtype(self.group.tensor(self.group.function.operands(reduction.inst)[0]).dtype);
+            if found.iter().all(|(known, _)| *known != dtype) {
+                found.push((dtype, kb.shared(TensorType::new([warps.clone()], dtype))));
+            }
+        }
+        found
+    }
+
+    /// The positions of this thread along the row: first, end, step.
+    fn bounds(&self, kb: &mut KernelBuilder, here: &Here) -> [Value; 3] {
+        let lanes = kb.int(self.lanes.into());
+        let first = kb.mul(here.member, lanes);
+        [first, kb.dim(&self.plan.row_length()), kb.int((self.threads * self.lanes).into())]
+    }
+
+    /// Returns a position of the space: `along` elements along the row.
+    fn at(&self, kb: &mut KernelBuilder, here: &Here, along: Value) -> Vec<Index> {
+        let mut at = here.row.clone();
+        let positions = positions_of(kb, along, &self.reduced);
+        let stride = i64::from(self.lanes > 1);
+        for (number, (run, base)) in self.reduced.iter().zip(positions).enumerate() {
+            let is_last = number + 1 == self.reduced.len();
+            at[run.axis] = Index::Affine { base, stride: if is_last { stride } else { 0 } };
+        }
+        at
+    }
+
+    /// Returns the positions that a thread holds, each with a flag that is true if it is in the row;
+    /// the others are the first position again.
+    fn columns(&self, kb: &mut KernelBuilder, here: &Here) -> Vec<(Vec<Index>, Option<Value>)> {
+        let [first, end, _] = self.bounds(kb, here);
+        let mut columns = vec![(self.at(kb, here, first), None)];
+        let length = self.plan.row_length();
+        let (least, each) = (self.group.solver.range(&length).lo.unwrap_or(0), i64::from(self.threads * self.lanes));
+        for number in 1..i64::from(HELD) {
+            let offset = kb.int(number * each);
+            let along = kb.add(first, offset);
+            if least >= (number + 1) * each {
+                columns.push((self.at(kb, here, along), None));
+                continue;
+            }
+            let exists = kb.compare("LT", along, end);
+            let along = kb.select(exists, along, first);
+            columns.push((self.at(kb, here, along), Some(exists)));
+        }
+        columns
+    }
+
+    /// Computes the reductions, phase by phase: `walk` visits the elements of a thread.
+    fn each_phase(&self, frame: &mut GridFrame<'_>, here: &Here, walk: &mut Walk<'_>) {
+        let row_values = self.plan.row_values(self.group);
+        for phase in 0..=self.plan.last() {
+            for placed in row_values.iter().filter(|placed| self.plan.first_phase(placed.value) == phase) {
+                let GridFrame { kb, elements, .. } = frame;
+                let place = elements.position(kb, &self.plan.layout.space, &placed.shape, &here.row);
+                elements.element(kb, placed.value, &place);
+            }
+            let due: Vec<Reduction> = self.plan.reductions.iter().copied().filter(|r| r.phase == phase).collect();
+            if due.is_empty() {
+                continue;
+            }
+            let start: Vec<Value> = due.iter().map(|reduction| self.identity(&mut frame.kb, reduction)).collect();
+            let totals = walk(self, frame, here, &start, &mut |rows, frame, at, exists, carried| {
+                rows.accumulate(frame, &due, at, exists, (&start, carried))
+            });
+            for (reduction, total) in due.iter().zip(totals) {
+                self.conclude(frame, here, reduction, total);
+            }
+        }
+    }
+
+    fn identity(&self, kb: &mut KernelBuilder, reduction: &Reduction) -> Value {
+        let input = self.group.function.operands(reduction.inst)[0];
+        monoid(reduction).identity(kb, compute_dtype(self.group.tensor(input).dtype), self.lanes)
+    }
+
+    /// Adds the elements at a position to the reductions that are due.
+    fn accumulate(
+        &self,
+        frame: &mut GridFrame<'_>,
+        due: &[Reduction],
+        at: &[Index],
+        exists: Option<Value>,
+        (neutral, carried): (&[Value], &[Value]),
+    ) -> Vec<Value> {
+        let GridFrame { kb, elements, .. } = frame;
+        let mut next = Vec::with_capacity(due.len());
+        for ((reduction, &neutral), &before) in due.iter().zip(neutral).zip(carried) {
+            let input = self.group.function.operands(reduction.inst)[0];
+            let shape = self.plan.whole(&self.group.solver, self.group.tensor(input)).expect("loops compute whole values");
+            let place = elements.position(kb, &self.plan.layout.space, &shape, at);
+            let element = elements.element(kb, input, &place);
+            let mut value = kb.widen(element, self.lanes);
+            if let Some(exists) = exists {
+                let wide = kb.widen(exists, self.lanes);
+                value = kb.select(wide, value, neutral);
+            }
+            next.push(monoid(reduction).apply(kb, before, value));
+        }
+        next
+    }
+
+    /// Combines the values of all threads of a row, and makes the result known.
+    fn conclude(&self, frame: &mut GridFrame<'_>, here: &Here, reduction: &Reduction, carried: Value) {
+        let function = self.group.function;
+        let GridFrame { kb, elements, .. } = frame;
+        let monoid = monoid(reduction);
+        let word = monoid.lane_reducer();
+        let own = kb.reduce_lanes(carried, word);
+        let mut total = kb.reduce_group(own, word, self.threads.min(self.grid.warp));
+        if let Some(warp) = here.warp {
+            let dtype = kb.dtype(total);
+            let memory = here.meeting.iter().find(|(known, _)| *known == dtype).expect("a type that is reduced").1;
+            total = meet(kb, (memory, warp, here.lane), total, (word, self.grid.threads / self.grid.warp));
+        }
+        let init = elements.element(kb, function.operands(reduction.inst)[1], &[]);
+        let total = monoid.apply(kb, init, total);
+        let result = function.results_of(reduction.inst)[0];
+        let shape = self.plan.kept(&self.group.solver, self.group.tensor(result)).expect("an element for each row");
+        let place = elements.position(kb, &self.plan.layout.space, &shape, &here.row);
+        elements.conclude(kb, result, &place, total);
+    }
+
+    /// The outputs, each with its memory; those with an element for each position of a row, or the
+    /// others.
+    fn outputs(&self, frame: &GridFrame<'_>, are_whole: bool) -> Vec<(Placed, Value)> {
+        let solver = &self.group.solver;
+        let placed = |output: Value| {
+            let tensor = self.group.tensor(output);
+            let shape = match are_whole {
+                true => self.plan.whole_output(solver, output, tensor)?,
+                false if self.plan.whole_output(solver, output, tensor).is_some() => return None,
+                false => self.plan.kept(solver, tensor).expect("an output is whole or has an element for each row"),
+            };
+            Some((Placed { value: output, shape }, frame.target(output)))
+        };
+        self.group.outputs().into_iter().filter_map(placed).collect()
+    }
+
+    /// Writes the outputs with an element for each position of a row: all are computed before any
+    /// is stored.
+    fn write_held(&self, frame: &mut GridFrame<'_>, columns: &[(Vec<Index>, Option<Value>)]) {
+        let whole = self.outputs(frame, true);
+        let GridFrame { kb, elements, .. } = frame;
+        let mut computed = Vec::new();
+        for (at, exists) in columns {
+            for (placed, target) in &whole {
+                let place = elements.position(kb, &self.plan.layout.space, &placed.shape, at);
+                let value = elements.element(kb, placed.value, &place);
+                computed.push((*exists, placed.value, *target, place, value));
+            }
+        }
+        for (exists, output, target, place, value) in computed {
+            let open = exists.map(|exists| kb.open_if(exists));
+            elements.scoped(|elements| elements.store(kb, target, self.group.tensor(output), &place, value));
+            if let Some(open) = open {
+                kb.close_if(open);
+            }
+        }
+    }
+
+    /// Writes the outputs with an element for each row.
+    fn write_rows(&self, frame: &mut GridFrame<'_>, here: &Here) {
+        let single = self.outputs(frame, false);
+        if single.is_empty() {
+            return;
+        }
+        let GridFrame { kb, elements, .. } = frame;
+        let zero = kb.int(0);
+        let is_first = kb.compare("EQ", here.member, zero);
+        let open = kb.open_if(is_first);
+        elements.open_scope();
+        let mut computed = Vec::new();
+        for (placed, target) in &single {
+            let place = elements.position(kb, &self.plan.layout.space, &placed.shape, &here.row);
+            let value = elements.element(kb, placed.value, &place);
+            computed.push((placed.value, *target, place, value));
+        }
+        for (output, target, place, value) in computed {
+            elements.store(kb, target, self.group.tensor(output), &place, value);
+        }
+        elements.close_scope();
+        kb.close_if(open);
+    }
+}
+
+/// Visits the elements of a thread: carries values through a step at each position.
+type Walk<'w> = dyn FnMut(&Rows<'_>, &mut GridFrame<'_>, &Here, &[Value], &mut Step<'_>) -> Vec<Value> + 'w;
+
+/// Adds the elements at a position, if it exists, to the values so far.
+type Step<'s> = dyn FnMut(&Rows<'_>, &mut GridFrame<'_>, &[Index], Option<Value>, &[Value]) -> Vec<Value> + 's;
+
+fn monoid(reduction: &Reduction) -> Monoid {
+    match reduction.combine {
+        Combine::Plain(monoid) => monoid,
+        Combine::Body(_) => unreachable!("rows of a grid are combined in any order"),
+    }
+}
+
+/// Combines the values of the warps of a block through shared memory.
+fn meet(
+    kb: &mut KernelBuilder,
+    (memory, warp, lane): (Value, Value, Value),
+    value: Value,
+    (word, warps): (&'static str, u32),
+) -> Value {
+    let zero = kb.int(0);
+    let is_first = kb.compare("EQ", lane, zero);
+    // The threads have read what they met in before.
+    kb.barrier();
+    let open = kb.open_if(is_first);
+    kb.store(memory, warp, value, None);
+    kb.close_if(open);
+    kb.barrier();
+    let count = kb.int(warps.into());
+    let of_lane = kb.rem(lane, count);
+    let found = kb.load(memory, of_lane, 1, None);
+    kb.reduce_group(found, word, warps)
+}
