@@ -73,6 +73,36 @@ pub struct Weight {
 }
 
 impl Module {
+    /// Returns the symbols whose values a kernel or routine needs, those of the routines that it
+    /// calls included, sorted by name.
+    ///
+    /// Their values follow the operands: in the argument words of a launch, and in the call of a
+    /// routine.
+    pub fn symbols_of(&self, function: &Function) -> Vec<Symbol> {
+        let (mut symbols, mut seen, mut stack) = (Vec::new(), vec![&function.name], vec![function]);
+        while let Some(function) = stack.pop() {
+            symbols.extend(function.used_symbols());
+            for inst in function.walk(function.body) {
+                match (function.kind_of(inst), function.inst(inst).attrs.first()) {
+                    (OpKind::Scratch | OpKind::Shared, _) => {
+                        let tensor = function.ty(function.result(inst)).shaped();
+                        symbols.extend(tensor.iter().flat_map(|tensor| &tensor.dims).flat_map(Dim::symbols));
+                    }
+                    (OpKind::Call, Some(Some(Attr::Symbol(name)))) => {
+                        if let Some(callee) = self.function(name).filter(|callee| !seen.contains(&&callee.name)) {
+                            seen.push(&callee.name);
+                            stack.push(callee);
+                        }
+                    }
+                    _ => {}
+                }
+            }
+        }
+        symbols.sort();
+        symbols.dedup();
+        symbols
+    }
+
     pub fn function(&self, name: &str) -> Option<&Function> {
         self.functions.iter().find(|f| &*f.name == name)
     }
@@ -274,6 +304,20 @@ impl Function {
         &mut self.insts[inst.index()]
     }
 
+    /// Returns the word of an attribute; empty if it is absent.
+    pub fn attr_word(&self, inst: Inst, name: &str) -> &'static str {
+        match self.def(inst).attr_position(name).and_then(|position| self.inst(inst).attrs[position].as_ref()) {
+            Some(Attr::Enum(word)) => word,
+            _ => "",
+        }
+    }
+
+    /// Returns true if an attribute is true.
+    pub fn attr_flag(&self, inst: Inst, name: &str) -> bool {
+        let position = self.def(inst).attr_position(name);
+        matches!(position.and_then(|position| self.inst(inst).attrs[position].as_ref()), Some(Attr::Bool(true)))
+    }
+
     pub fn kind_of(&self, inst: Inst) -> OpKind {
         self.insts[inst.index()].kind
     }
@@ -472,8 +516,7 @@ impl Function {
         found
     }
 
-    /// The symbols whose values the code of a kernel, routine or host program needs: those of `dim`
-    /// ops, in order of their names.
+    /// The symbols of `dim` ops, in order of their names.
     pub fn used_symbols(&self) -> Vec<Symbol> {
         let insts = self.walk(self.body);
         let dims = insts.iter().filter(|&&inst| self.kind_of(inst) == OpKind::DimValue).flat_map(|&inst| &self.inst(inst).attrs);

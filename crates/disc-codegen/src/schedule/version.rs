@@ -127,6 +127,8 @@ pub enum VersionKind {
     ScanTiles,
     /// Large results, written past the caches.
     Nontemporal,
+    /// Tiles of a grid, turned in shared memory.
+    GridTiles,
     /// Elements of a grid, a vector of them a thread.
     GridVectors,
     /// Elements of a grid, one at a time, with positions of 32 bits.
@@ -146,7 +148,7 @@ pub enum VersionKind {
 }
 
 impl VersionKind {
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 22] = [
         Self::SplitRows,
         Self::SplitPhases,
         Self::RowsInLanes,
@@ -160,6 +162,7 @@ impl VersionKind {
         Self::Keys,
         Self::ScanTiles,
         Self::Nontemporal,
+        Self::GridTiles,
         Self::GridVectors,
         Self::GridElements,
         Self::ThreadRows,

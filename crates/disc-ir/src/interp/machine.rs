@@ -68,10 +68,25 @@ pub(super) type Symbols = HashMap<Symbol, i64>;
 pub(super) type Evaluated = Result<Vec<Val>, Diagnostic>;
 
 /// A function that is being run.
-struct Frame<'a> {
+#[derive(Clone)]
+pub(super) struct Frame<'a> {
     function: &'a Function,
     values: Vec<Option<Val>>,
     symbols: Rc<Symbols>,
+}
+
+impl Frame<'_> {
+    pub(super) fn define(&mut self, value: Value, result: Val) {
+        self.values[value.index()] = Some(result);
+    }
+
+    pub(super) fn value(&self, value: Value) -> Option<Val> {
+        self.values[value.index()].clone()
+    }
+
+    pub(super) fn dim(&self, dim: &Dim) -> Result<i64, Diagnostic> {
+        evaluate(dim, &self.symbols)
+    }
 }
 
 pub(super) struct Machine<'a> {
@@ -103,15 +118,30 @@ impl<'a> Machine<'a> {
     /// Runs a function: binds the symbols of its parameters' types, checks its facts, and runs its
     /// body. Kernels and routines see those of the caller too.
     pub(super) fn call(&mut self, function: &'a Function, arguments: Vec<Val>) -> Evaluated {
+        let frame = self.open_frame(function, &arguments)?;
+        self.frames.push(frame);
+        let results = self.run_block(function.body, arguments);
+        self.frames.pop();
+        results
+    }
+
+    /// Makes the frame of a function: binds its symbols, and checks its facts.
+    pub(super) fn open_frame(&self, function: &'a Function, arguments: &[Val]) -> Result<Frame<'a>, Diagnostic> {
         let outer = match (function.kind, self.frames.last()) {
             (FunctionKind::Kernel | FunctionKind::Routine, Some(frame)) => Symbols::clone(&frame.symbols),
             _ => Symbols::new(),
         };
-        let symbols = Rc::new(bind(function, &arguments, outer)?);
-        self.frames.push(Frame { function, values: vec![None; function.value_count()], symbols });
-        let results = self.run_block(function.body, arguments);
-        self.frames.pop();
-        results
+        let symbols = Rc::new(bind(function, arguments, outer)?);
+        Ok(Frame { function, values: vec![None; function.value_count()], symbols })
+    }
+
+    /// Executes one op of a function that is not the last one called.
+    pub(super) fn resume(&mut self, frame: &mut Frame<'a>, inst: Inst) -> Result<(), Diagnostic> {
+        let none = Frame { function: frame.function, values: Vec::new(), symbols: Rc::clone(&frame.symbols) };
+        self.frames.push(std::mem::replace(frame, none));
+        let result = self.step(inst);
+        *frame = self.frames.pop().expect("it was pushed");
+        result.map(drop)
     }
 
     /// Returns the function that a call of an entry runs: itself, or a variant of it.
@@ -192,7 +222,7 @@ impl<'a> Machine<'a> {
     }
 
     fn define(&mut self, value: Value, result: Val) {
-        self.frame().values[value.index()] = Some(result);
+        self.frame().define(value, result);
     }
 
     /// Gives a dim its value, from data.
@@ -268,6 +298,11 @@ impl Machine<'_> {
     /// Starts a task of a kernel, with this many bytes of scratch.
     pub(super) fn begin_task(&mut self, scratch: u64) {
         self.scratch = scratch;
+    }
+
+    /// Returns the bytes of scratch that the task may still use.
+    pub(super) fn scratch_left(&self) -> u64 {
+        self.scratch
     }
 
     pub(super) fn use_scratch(&mut self, bytes: u64) -> Result<(), Diagnostic> {

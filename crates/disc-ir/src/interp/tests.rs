@@ -13,6 +13,7 @@ use std::collections::HashSet;
 mod contraction;
 mod control;
 mod elementwise;
+mod grid;
 mod index;
 mod kernel;
 mod limits;
@@ -92,6 +93,7 @@ fn all_cases() -> Vec<Case> {
         random::cases,
         control::cases,
         kernel::cases,
+        grid::cases,
     ];
     families.into_iter().flat_map(|cases| cases()).collect()
 }

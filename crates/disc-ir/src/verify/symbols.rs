@@ -6,6 +6,8 @@
 //!   determines it, alone (`[B]`) or with others that are bound (`[2*B + S]`). A size that is more
 //!   than a symbol, and every fact, is also a check: at the entry of a call, or where the last of
 //!   its dims is bound.
+//! - A launch gives a kernel the values of the symbols that its code needs; it passes them to
+//!   routines.
 //! - A dim is bound once.
 //! - A dim of a type is representable; its constant sizes multiply to less than 2^62 bytes.
 use super::Check;
@@ -13,7 +15,7 @@ use crate::{
     attr::Attr,
     diag::{Code, Span},
     dim::{Dim, Symbol},
-    graph::{Block, Inst},
+    graph::{Block, FunctionKind, Inst},
     ops::OpKind,
     text::limits::{MAX_RANK, fits},
     types::{TensorType, Type},
@@ -24,6 +26,9 @@ pub(super) fn check(cx: &mut Check<'_>) {
     let function = cx.function;
     let later = function.data_dims().into_iter().collect();
     let mut seen = Seen { bound: function.bound_symbols().into_iter().collect(), later, reported: BTreeSet::new() };
+    if matches!(function.kind, FunctionKind::Kernel | FunctionKind::Routine) {
+        seen.bound.extend(cx.module.symbols_of(function));
+    }
     for &parameter in function.parameters() {
         seen.check_type(cx, function.ty(parameter), function.span);
     }

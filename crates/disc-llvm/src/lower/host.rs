@@ -4,7 +4,7 @@
 //! - the argument block of a launch is on the stack of the entry, and the next launch reuses it: a
 //!   launch has ended when it returns;
 //! - a failure ends the entry, however deep it is nested.
-use super::{Lowering, declare, runtime::NONTEMPORAL_BYTES, symbols_of};
+use super::{Lowering, declare, runtime::NONTEMPORAL_BYTES};
 use crate::{Error, emit::Val};
 use disc_abi::{GRID_PERSISTENT, Gemm, GridLaunch};
 use disc_ir::{Attr, DType, Dim, Function, FunctionKind, Inst, Module, OpKind, Type, graph::PREPARE};
@@ -31,7 +31,7 @@ pub(super) fn words_of(program: &Module, function: &Function) -> u32 {
 fn launch_words(program: &Module, function: &Function, inst: Inst) -> usize {
     let attr = |name| function.def(inst).attr_position(name).and_then(|at| function.inst(inst).attrs[at].as_ref());
     let symbols = |name| match attr(name) {
-        Some(Attr::Symbol(name)) => program.function(name).map_or(0, |kernel| symbols_of(program, kernel).len()),
+        Some(Attr::Symbol(name)) => program.function(name).map_or(0, |kernel| program.symbols_of(kernel).len()),
         _ => 0,
     };
     let arguments = function.operands(inst).len() + symbols("kernel");
@@ -269,7 +269,7 @@ impl<'e, 'c> Lowering<'e, 'c> {
 
     /// Appends the sizes that a kernel takes behind its arguments.
     fn add_symbols(&mut self, kernel: &Function, arguments: &mut Vec<Val<'c>>) -> Result<(), Error> {
-        for symbol in symbols_of(self.program, kernel) {
+        for symbol in self.program.symbols_of(kernel) {
             arguments.push(self.dim_value(&Dim::symbol(symbol))?);
         }
         Ok(())

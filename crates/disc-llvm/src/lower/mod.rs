@@ -59,31 +59,6 @@ pub(crate) struct Lowering<'e, 'c> {
     spread_masks: Vec<(Val<'c>, u32, Val<'c>)>,
 }
 
-/// Returns the symbols whose values a kernel or routine needs, those of the routines that it calls
-/// included, sorted by name.
-///
-/// Their values follow the operands: in the argument block of a launch, and in the call of a
-/// routine.
-pub(crate) fn symbols_of(program: &Module, function: &Function) -> Vec<Symbol> {
-    let mut symbols = function.used_symbols();
-    for inst in function.walk(function.body) {
-        match function.kind_of(inst) {
-            OpKind::Scratch => {
-                let tensor = function.ty(function.result(inst)).shaped().expect("scratch is a buffer");
-                symbols.extend(tensor.dims.iter().flat_map(Dim::symbols));
-            }
-            OpKind::Call => {
-                let callee = callee(function, inst).and_then(|name| program.function(name));
-                symbols.extend(callee.map(|callee| symbols_of(program, callee)).unwrap_or_default());
-            }
-            _ => {}
-        }
-    }
-    symbols.sort();
-    symbols.dedup();
-    symbols
-}
-
 fn callee(function: &Function, inst: Inst) -> Option<&str> {
     match &function.inst(inst).attrs[..] {
         [Some(Attr::Symbol(name)), ..] => Some(name),
@@ -128,7 +103,7 @@ fn declare<'c>(emit: &Emit<'c>, program: &Module, function: &Function) -> Result
                     Type::Tensor(ty) => return Err(Error::Emit(format!("`{}` takes a tensor<{ty}>", function.name))),
                 });
             }
-            types.extend(symbols_of(program, function).iter().map(|_| BasicMetadataTypeEnum::from(i64t)));
+            types.extend(program.symbols_of(function).iter().map(|_| BasicMetadataTypeEnum::from(i64t)));
             types.push(ptr.into());
             emit.context.i32_type().fn_type(&types, false)
         }
@@ -176,7 +151,7 @@ impl<'e, 'c> Lowering<'e, 'c> {
         }
         self.bind(first, begin);
         self.bind(last, end);
-        for (slot, symbol) in (operands.len() as i64..).zip(symbols_of(self.program, self.function)) {
+        for (slot, symbol) in (operands.len() as i64..).zip(self.program.symbols_of(self.function)) {
             let at = self.emit.slot(block, slot)?;
             let value = self.emit.builder.build_load(self.emit.context.i64_type(), at, "")?;
             self.symbols.insert(symbol, value);
@@ -206,7 +181,7 @@ impl<'e, 'c> Lowering<'e, 'c> {
         for (&parameter, &value) in parameters.iter().zip(&values) {
             self.bind(parameter, value);
         }
-        let symbols = symbols_of(self.program, self.function);
+        let symbols = self.program.symbols_of(self.function);
         self.symbols.extend(symbols.into_iter().zip(values[parameters.len()..].iter().copied()));
         self.task_memory = values.last().map(|memory| memory.into_pointer_value());
     }
@@ -218,7 +193,7 @@ impl<'e, 'c> Lowering<'e, 'c> {
         };
         let function = declare(self.emit, self.program, routine)?;
         let mut arguments: Vec<BasicMetadataValueEnum<'c>> = self.operands(inst)?.into_iter().map(Into::into).collect();
-        for symbol in symbols_of(self.program, routine) {
+        for symbol in self.program.symbols_of(routine) {
             arguments.push(self.dim_value(&Dim::symbol(symbol))?.into());
         }
         let memory = self.task_memory.ok_or_else(|| self.error(inst, "is legal in kernels and routines alone".to_owned()))?;

@@ -41,8 +41,8 @@ struct TransposeTile {
 
 /// A value that is in memory: an input, or a part of one.
 #[derive(Clone, PartialEq, Eq)]
-struct Part {
-    value: Value,
+pub(in crate::schedule) struct Part {
+    pub(in crate::schedule) value: Value,
     input: Value,
     /// Its dimensions in the order of those of the input.
     order: Vec<usize>,
@@ -70,7 +70,7 @@ impl Part {
     }
 
     /// The axes that its dimensions follow, in the order of memory.
-    fn axes(&self, map: &[Follows]) -> Option<Vec<usize>> {
+    pub(in crate::schedule) fn axes(&self, map: &[Follows]) -> Option<Vec<usize>> {
         let lies: Map = self.order.iter().map(|&dim| map[dim].clone()).collect();
         axes_of(&lies)
     }
@@ -86,7 +86,7 @@ pub(in crate::schedule) struct TransposeTiles {
 
 /// The values that loops read from memory, inputs or parts of them, with how their dimensions
 /// follow the space.
-fn parts(group: &Group<'_>, space: &[Dim], roots: &[(Value, Map)]) -> Vec<(Part, Map)> {
+pub(in crate::schedule) fn parts(group: &Group<'_>, space: &[Dim], roots: &[(Value, Map)]) -> Vec<(Part, Map)> {
     let values = mapped_values(group.function, &group.solver, space, roots, &|value, map| {
         axes_of(map).is_some() && Part::of(group.function, value).is_some()
     });

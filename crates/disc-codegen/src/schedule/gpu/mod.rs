@@ -9,6 +9,7 @@ mod pointwise;
 mod products;
 mod rows;
 mod tasks;
+mod transpose;
 
 use super::{
     Group, Refusal, Request, Scheduler, Versioned,

@@ -7,8 +7,10 @@ use super::{
     align,
     conditions::{can_hold, divides, narrow_positions, narrowed, suits_threads, vector_lanes, vector_memory},
     frame::GridFrame,
+    transpose,
 };
 use crate::{
+    element::Elements,
     kernel::{Index, KernelBuilder},
     schedule::{
         Condition, Group, Scheduled, Version, VersionKind, Versioned,
@@ -17,7 +19,7 @@ use crate::{
     target::GpuModel,
 };
 use disc_ir::{Dim, Grid, Value};
-use disc_passes::fusion::space::{map_along, regroup};
+use disc_passes::fusion::space::{Map, map_along, regroup};
 
 /// Vectors, or elements, that a thread computes at once: so many loads are under way.
 const VECTORS: u32 = 2;
@@ -36,6 +38,10 @@ pub(super) fn versions(group: &Group<'_>) -> Versioned {
         let guard: Vec<Condition> = narrow.iter().cloned().chain(divides(group, lanes, &inner)).collect();
         can_hold(group, &guard).then_some((lanes, guard))
     });
+    if let Some(tiles) = transpose::version(&next) {
+        next.first_site += tiles.code.sites.len() as i64;
+        versions.push(tiles);
+    }
     if let Some((lanes, mut guard)) = vector {
         let inside = narrowed(&next, "v", &guard);
         let mut code = Nest::of(&inside).scheduled(lanes, VECTORS);
@@ -62,16 +68,18 @@ pub(super) fn schedule(group: &Group<'_>) -> Scheduled {
 }
 
 /// The space that a group walks.
-struct Nest<'g> {
-    group: &'g Group<'g>,
-    space: Vec<Dim>,
+pub(super) struct Nest<'g> {
+    pub(super) group: &'g Group<'g>,
+    pub(super) space: Vec<Dim>,
     /// The axes of the space that each dimension of each output stands for.
     shapes: Vec<Vec<Vec<usize>>>,
-    runs: Vec<Merged>,
+    /// The outputs, with how their dimensions follow the space.
+    pub(super) roots: Vec<(Value, Map)>,
+    pub(super) runs: Vec<Merged>,
 }
 
 impl<'g> Nest<'g> {
-    fn of(group: &'g Group<'g>) -> Self {
+    pub(super) fn of(group: &'g Group<'g>) -> Self {
         let outputs = group.outputs();
         let space = space_of(group, &outputs).expect("the outputs have one space");
         let all: Vec<usize> = (0..space.len()).collect();
@@ -79,9 +87,9 @@ impl<'g> Nest<'g> {
             regroup(&group.solver, &space, &all, &group.tensor(output).dims).expect("a space is fine enough for its shapes")
         };
         let shapes: Vec<Vec<Vec<usize>>> = outputs.iter().map(grouped).collect();
-        let roots: Vec<_> = outputs.iter().copied().zip(shapes.iter().map(|shape| map_along(shape))).collect();
+        let roots: Vec<(Value, Map)> = outputs.iter().copied().zip(shapes.iter().map(|shape| map_along(shape))).collect();
         let runs = merge(&space, &mergeable_in(group.function, &group.solver, &space, &roots, &|_, _| false));
-        Self { group, space, shapes, runs }
+        Self { group, space, shapes, roots, runs }
     }
 
     /// Writes the kernel: `count` vectors of `lanes` elements a thread.
@@ -121,25 +129,30 @@ impl<'g> Nest<'g> {
         frame.finish(units.ceil_div(&Dim::constant(in_block)))
     }
 
-    /// Computes all outputs at these units, then stores them: the memory of one may be that of an
+    /// Computes all outputs at these units before any is stored: the memory of one may be that of an
     /// input which another reads at the same position.
     fn compute(&self, frame: &mut GridFrame<'_>, counted: &[Merged], lanes: u32, units: &[Value]) {
         let targets: Vec<Value> = self.group.outputs().into_iter().map(|output| frame.target(output)).collect();
         let GridFrame { kb, elements, .. } = frame;
         elements.scoped(|elements| {
-            let mut computed = Vec::new();
-            for &unit in units {
-                let at = self.position(kb, counted, lanes, unit);
-                for (position, output) in self.group.outputs().into_iter().enumerate() {
-                    let place = elements.position(kb, &self.space, &self.shapes[position], &at);
-                    let value = elements.element(kb, output, &place);
-                    computed.push((position, output, place, value));
-                }
-            }
-            for (position, output, place, value) in computed {
-                elements.store(kb, targets[position], self.group.tensor(output), &place, value);
-            }
+            let all: Vec<Vec<Index>> = units.iter().map(|&unit| self.position(kb, counted, lanes, unit)).collect();
+            self.store_all(kb, elements, &targets, &all);
         });
+    }
+
+    /// Computes all outputs at some places, then stores them.
+    pub(super) fn store_all(&self, kb: &mut KernelBuilder, elements: &mut Elements<'_>, targets: &[Value], all: &[Vec<Index>]) {
+        let mut computed = Vec::new();
+        for at in all {
+            for (position, output) in self.group.outputs().into_iter().enumerate() {
+                let place = elements.position(kb, &self.space, &self.shapes[position], at);
+                let value = elements.element(kb, output, &place);
+                computed.push((position, output, place, value));
+            }
+        }
+        for (position, output, place, value) in computed {
+            elements.store(kb, targets[position], self.group.tensor(output), &place, value);
+        }
     }
 
     /// Returns the position of a unit in the space.

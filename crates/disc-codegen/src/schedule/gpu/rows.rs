@@ -1,5 +1,5 @@
 //! Schedules reductions along rows on a grid: the threads of a warp, or of a block, have a row
-//! together.
+//! together; a thread has a short one, or one whose neighbours in memory are other rows.
 //!
 //! Phases are those of the CPU's schedule: each computes the reductions that depend on earlier ones.
 //! A row that fits is computed in registers: each thread computes the values of its elements once,
@@ -12,14 +12,13 @@ use super::{
     align,
     conditions::{at_least, at_most, can_hold, divides, narrow_positions, narrowed, suits_threads, vector_lanes, vector_memory},
     frame::GridFrame,
-    tasks,
 };
 use crate::{
     kernel::{Index, KernelBuilder, compute_dtype, monoid::Monoid},
     schedule::{
         Condition, Group, Scheduled, Version, VersionKind, Versioned,
         common::iteration_space::{Merged, positions_of, read_places},
-        cpu::{self, Along, Combine, Placed, Reduction, ReductionSchedule},
+        cpu::{Along, Combine, Placed, Reduction, ReductionSchedule},
     },
     target::GpuModel,
 };
@@ -30,23 +29,28 @@ const HELD: u32 = 8;
 /// Rows that are shorter are one thread's.
 const SHORT: i64 = 32;
 
-/// Schedules a group that has a plan; `None` if its rows are combined in an order of their own, or
-/// are not along memory: those are the work of single threads.
+/// Schedules a group that has a plan; `None` if its rows are combined in an order of their own.
 pub(super) fn versions(group: &Group<'_>, plan: &ReductionSchedule) -> Option<Versioned> {
-    let (kept, reduced) = plan.runs(group);
-    if !plan.in_any_order() || plan.along(&group.solver, &kept, &reduced) == Along::Kept {
+    if !plan.in_any_order() {
         return None;
     }
+    let (kept, reduced) = plan.runs(group);
     let (length, narrow) = (plan.row_length(), narrow_positions(group));
+    let are_beside = plan.along(&group.solver, &kept, &reduced) == Along::Kept;
     let mut adding = Adding { group: group.clone(), versions: Vec::new() };
-    let short: Vec<Condition> = at_most(group, SHORT - 1, &length).into_iter().collect();
+    let short: Vec<Condition> = if are_beside { Vec::new() } else { at_most(group, SHORT - 1, &length).into_iter().collect() };
     if can_hold(group, &short) {
-        let inside = adding.group.guarded(format!("{}_thread", group.name), &short);
-        let code = tasks::on_grid(cpu::reduction(&inside, plan), group.target).otherwise;
-        if short.is_empty() {
-            return Some(Versioned { versions: Vec::new(), otherwise: code });
+        let guard = [&narrow[..], &short].concat();
+        let inside = narrowed(&adding.group, "thread", &guard);
+        let code = Rows::new(&inside, plan, (1, 1)).looped();
+        if guard.is_empty() {
+            return Some(code.into());
         }
-        adding.add(VersionKind::ThreadRows, short, code);
+        adding.add(VersionKind::ThreadRows, guard, code);
+    }
+    if short.is_empty() {
+        let otherwise = Rows::new(&adding.group, plan, (1, 1)).looped();
+        return Some(Versioned { versions: adding.versions, otherwise });
     }
     let warp = GpuModel::of(group.target).expect("a schedule of GPUs").warp;
     for (kind, threads) in [(VersionKind::WarpRowVectors, warp), (VersionKind::BlockRowVectors, GpuModel::THREADS)] {
@@ -117,7 +121,7 @@ struct Rows<'g> {
     plan: &'g ReductionSchedule,
     kept: Vec<Merged>,
     reduced: Vec<Merged>,
-    /// The threads that have a row together: those of a warp or of a block.
+    /// The threads that have a row together: one, those of a warp, or those of a block.
     threads: u32,
     lanes: u32,
     grid: Grid,
@@ -194,8 +198,12 @@ impl<'g> Rows<'g> {
         let kb = &mut frame.kb;
         let [block, warp, lane] = ["block", "warp", "lane"].map(|of| kb.place(of));
         let in_block = kb.int(self.rows().into());
-        let (row, member, of_block) = match self.rows() {
-            1 => (block, kb.place("thread"), Some(warp)),
+        let (row, member, of_block) = match self.threads {
+            1 => {
+                let (before, thread) = (kb.mul(block, in_block), kb.place("thread"));
+                (kb.add(before, thread), kb.int(0), None)
+            }
+            threads if threads == self.grid.threads => (block, kb.place("thread"), Some(warp)),
             _ => {
                 let before = kb.mul(block, in_block);
                 (kb.add(before, warp), lane, None)
@@ -334,7 +342,8 @@ impl<'g> Rows<'g> {
         let monoid = monoid(reduction);
         let word = monoid.lane_reducer();
         let own = kb.reduce_lanes(carried, word);
-        let mut total = kb.reduce_group(own, word, self.threads.min(self.grid.warp));
+        let width = self.threads.min(self.grid.warp);
+        let mut total = if width > 1 { kb.reduce_group(own, word, width) } else { own };
         if let Some(warp) = here.warp {
             let dtype = kb.dtype(total);
             let memory = here.meeting.iter().find(|(known, _)| *known == dtype).expect("a type that is reduced").1;
@@ -394,8 +403,8 @@ impl<'g> Rows<'g> {
         }
         let GridFrame { kb, elements, .. } = frame;
         let zero = kb.int(0);
-        let is_first = kb.compare("EQ", here.member, zero);
-        let open = kb.open_if(is_first);
+        let is_first = (self.threads > 1).then(|| kb.compare("EQ", here.member, zero));
+        let open = is_first.map(|is_first| kb.open_if(is_first));
         elements.open_scope();
         let mut computed = Vec::new();
         for (placed, target) in &single {
@@ -407,7 +416,9 @@ impl<'g> Rows<'g> {
             elements.store(kb, target, self.group.tensor(output), &place, value);
         }
         elements.close_scope();
-        kb.close_if(open);
+        if let Some(open) = open {
+            kb.close_if(open);
+        }
     }
 }
 

@@ -228,7 +228,18 @@ fn recipe(kind: OpKind) -> Option<(Recipe, Nearness)> {
         K::If => (control::if_, Exact),
         K::Return => (control::ret, Exact),
         K::While => (control::while_, Exact),
-        K::Fusion | K::Alloc | K::AllocOutput | K::Arena | K::Launch | K::LayoutArena | K::Mark | K::Release | K::Nontemporal => {
+        K::Fusion
+        | K::Alloc
+        | K::AllocOutput
+        | K::Arena
+        | K::Launch
+        | K::LayoutArena
+        | K::Mark
+        | K::Release
+        | K::Nontemporal
+        | K::Aligned
+        | K::Fetch
+        | K::LaunchGrid => {
             return None;
         }
         kind if kind.def().stages == Stages::Kernel => return None,

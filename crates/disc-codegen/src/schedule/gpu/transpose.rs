@@ -1,0 +1,189 @@
+//! Schedules pointwise groups that read an input along another dimension than they write: a block
+//! has a tile of both, which it turns in shared memory.
+//!
+//! Threads read the tile along the dimension that is contiguous in the input, and compute and write
+//! it along that of the outputs. The other inputs are read where they are needed.
+use super::{
+    conditions::{at_least, can_hold, narrow_positions, narrowed},
+    frame::GridFrame,
+    pointwise::Nest,
+};
+use crate::{
+    kernel::{Index, KernelBuilder, compute_dtype},
+    schedule::{
+        Condition, Group, Scheduled, Version, VersionKind,
+        common::{
+            iteration_space::{Merged, positions_of},
+            transpose_tiles::{parts, transposed_run},
+        },
+    },
+    target::GpuModel,
+};
+use disc_ir::{Dim, Grid, TensorType, Value};
+use disc_passes::fusion::space::{axes_of, regroup};
+
+/// Positions of a tile along either dimension.
+const TILE: i64 = 32;
+/// Lines of a tile that the threads of a block have at once.
+const LINES: i64 = GpuModel::THREADS as i64 / TILE;
+/// Elements from one line of a tile to the next: those of a column are in different banks.
+const PITCH: i64 = TILE + 1;
+/// Tiles of shorter dimensions are mostly empty.
+const LEAST: i64 = TILE / 2;
+
+/// Returns the version with tiles, if the group reads an input that way.
+pub(super) fn version(group: &Group<'_>) -> Option<Version> {
+    let outer = transposed_run_of(&Nest::of(group))?;
+    let nest = Nest::of(group);
+    let (outer, inner) = (nest.runs[outer].size.clone(), nest.runs.last().expect("a run").size.clone());
+    let mut guard: Vec<Condition> = narrow_positions(group);
+    guard.extend([&outer, &inner].into_iter().filter_map(|dim| at_least(group, LEAST, dim)));
+    if guard.is_empty() || !can_hold(group, &guard) {
+        return None;
+    }
+    let inside = narrowed(group, "tile", &guard);
+    let code = Transpose::of(Nest::of(&inside))?.scheduled();
+    Some(Version { kind: VersionKind::GridTiles, guard, code, workspaces: Vec::new() })
+}
+
+/// The outer run that inputs are contiguous along.
+fn transposed_run_of(nest: &Nest<'_>) -> Option<usize> {
+    transposed_run(nest.group, &nest.space, &nest.roots, &nest.runs)
+}
+
+/// An input, or a part of one, that is turned.
+struct Turned {
+    value: Value,
+    /// The axes of the space that each of its dimensions stands for.
+    shape: Vec<Vec<usize>>,
+}
+
+struct Transpose<'g> {
+    nest: Nest<'g>,
+    /// The runs of a tile: that of the inputs' memory, and that of the outputs'.
+    outer: Merged,
+    inner: Merged,
+    turned: Vec<Turned>,
+}
+
+impl<'g> Transpose<'g> {
+    fn of(nest: Nest<'g>) -> Option<Self> {
+        let outer = nest.runs[transposed_run_of(&nest)?].clone();
+        let inner = nest.runs.last()?.clone();
+        let group = nest.group;
+        let mut turned: Vec<Turned> = Vec::new();
+        for (part, map) in parts(group, &nest.space, &nest.roots) {
+            let lies = part.axes(&map).filter(|axes| axes.last() == Some(&outer.axis) && axes.contains(&inner.axis));
+            let tensor = group.tensor(part.value);
+            let shape = lies.and_then(|_| regroup(&group.solver, &nest.space, &axes_of(&map)?, &tensor.dims));
+            let known = |shape: &Vec<Vec<usize>>| turned.iter().any(|other| other.value == part.value && other.shape == *shape);
+            if let Some(shape) = shape.filter(|shape| !known(shape)) {
+                turned.push(Turned { value: part.value, shape });
+            }
+        }
+        (!turned.is_empty()).then_some(Self { nest, outer, inner, turned })
+    }
+
+    fn scheduled(&self) -> Scheduled {
+        let group = self.nest.group;
+        let model = GpuModel::of(group.target).expect("a schedule of GPUs");
+        let grid = Grid { threads: GpuModel::THREADS, warp: model.warp };
+        let mut frame = GridFrame::new(group, 1, grid);
+        let tiles = |run: &Merged| run.size.ceil_div(&Dim::constant(TILE));
+        let mut counted = self.nest.runs.clone();
+        for run in counted.iter_mut().filter(|run| run.axis == self.outer.axis || run.axis == self.inner.axis) {
+            run.size = tiles(run);
+        }
+        let memory: Vec<Value> = self.turned.iter().map(|turned| self.memory(&mut frame.kb, turned)).collect();
+        let block = frame.kb.place("block");
+        let positions = positions_of(&mut frame.kb, block, &counted);
+        let mut at = vec![Index::uniform(frame.kb.int(0)); self.nest.space.len()];
+        counted.iter().zip(positions).for_each(|(run, position)| at[run.axis] = Index::uniform(position));
+        let thread = frame.kb.place("thread");
+        let side = frame.kb.int(TILE);
+        let (line, place) = (frame.kb.div(thread, side), frame.kb.rem(thread, side));
+        // Along the inputs' memory.
+        for number in 0..TILE / LINES {
+            let there = self.position(&mut frame.kb, &at, (&self.inner, line, number), (&self.outer, place));
+            self.read(&mut frame, &there, &memory);
+        }
+        frame.kb.barrier();
+        // Along the outputs'.
+        for number in 0..TILE / LINES {
+            let there = self.position(&mut frame.kb, &at, (&self.outer, line, number), (&self.inner, place));
+            self.write(&mut frame, &there, &memory);
+        }
+        frame.finish(Dim::product(counted.iter().map(|run| run.size.clone())))
+    }
+
+    fn memory(&self, kb: &mut KernelBuilder, turned: &Turned) -> Value {
+        let dtype = compute_dtype(self.nest.group.tensor(turned.value).dtype);
+        kb.shared(TensorType::new([Dim::constant(TILE * PITCH)], dtype))
+    }
+
+    /// Returns the place of a thread's element: some lines further, and along a line.
+    fn position(
+        &self,
+        kb: &mut KernelBuilder,
+        tile: &[Index],
+        (across, line, number): (&Merged, Value, i64),
+        (along, place): (&Merged, Value),
+    ) -> There {
+        let (side, offset) = (kb.int(TILE), kb.int(number * LINES));
+        let line = kb.add(line, offset);
+        let mut at = tile.to_vec();
+        let mut exists = None;
+        for (run, local) in [(across, line), (along, place)] {
+            let first = at[run.axis].as_uniform().expect("a tile has one place");
+            let start = kb.mul(first, side);
+            let position = kb.add(start, local);
+            let size = kb.dim(&run.size);
+            let inside = kb.compare("LT", position, size);
+            exists = Some(exists.map_or(inside, |others| kb.and(others, inside)));
+            at[run.axis] = Index::uniform(position);
+        }
+        let (inner, outer) = if across.axis == self.inner.axis { (line, place) } else { (place, line) };
+        let pitch = kb.int(PITCH);
+        let row = kb.mul(inner, pitch);
+        There { at, exists: exists.expect("two runs"), slot: kb.add(row, outer) }
+    }
+
+    /// Reads the elements that are turned into shared memory.
+    fn read(&self, frame: &mut GridFrame<'_>, there: &There, memory: &[Value]) {
+        let GridFrame { kb, elements, .. } = frame;
+        let open = kb.open_if(there.exists);
+        elements.scoped(|elements| {
+            for (turned, &memory) in self.turned.iter().zip(memory) {
+                let place = elements.position(kb, &self.nest.space, &turned.shape, &there.at);
+                let value = elements.element(kb, turned.value, &place);
+                kb.store(memory, there.slot, value, None);
+            }
+        });
+        kb.close_if(open);
+    }
+
+    /// Computes the outputs at a place, of which shared memory has the elements that are turned.
+    fn write(&self, frame: &mut GridFrame<'_>, there: &There, memory: &[Value]) {
+        let targets: Vec<Value> = self.nest.group.outputs().into_iter().map(|output| frame.target(output)).collect();
+        let GridFrame { kb, elements, .. } = frame;
+        let open = kb.open_if(there.exists);
+        elements.scoped(|elements| {
+            for (turned, &memory) in self.turned.iter().zip(memory) {
+                let place = elements.position(kb, &self.nest.space, &turned.shape, &there.at);
+                let value = kb.load(memory, there.slot, 1, None);
+                elements.seed(turned.value, &place, value);
+            }
+            self.nest.store_all(kb, elements, &targets, std::slice::from_ref(&there.at));
+        });
+        kb.close_if(open);
+    }
+}
+
+/// The place of a thread's element.
+struct There {
+    at: Vec<Index>,
+    /// A flag that is true if it is in the space.
+    exists: Value,
+    /// Its place in shared memory.
+    slot: Value,
+}

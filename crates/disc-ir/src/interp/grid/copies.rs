@@ -1,0 +1,73 @@
+//! Evaluates asynchronous copies: each is made when its thread waits for it.
+use super::{Mask, Threads, active};
+use crate::{
+    attr::Attr,
+    diag::Diagnostic,
+    graph::Inst,
+    interp::{machine::Machine, memory::Buffer},
+    ops::OpKind,
+};
+
+/// The copies that a thread has begun.
+#[derive(Clone, Default)]
+pub(super) struct Copies {
+    /// Those of the batch that is not ended yet.
+    open: Vec<Copy>,
+    /// The batches that were not waited for, the oldest first.
+    batches: Vec<Vec<Copy>>,
+}
+
+#[derive(Clone)]
+struct Copy {
+    to: (Buffer, i64),
+    from: (Buffer, i64),
+    elements: i64,
+}
+
+impl<'a> Threads<'a> {
+    pub(super) fn copy(&mut self, machine: &mut Machine<'a>, inst: Inst, mask: &Mask) -> Result<(), Diagnostic> {
+        for thread in active(mask) {
+            match self.function.kind_of(inst) {
+                OpKind::CopyAsync => {
+                    let copy = self.begun(inst, thread)?;
+                    self.copies[thread].open.push(copy);
+                }
+                OpKind::CommitCopies => {
+                    let batch = std::mem::take(&mut self.copies[thread].open);
+                    self.copies[thread].batches.push(batch);
+                }
+                _ => self.finish_copies(machine, inst, thread)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn begun(&self, inst: Inst, thread: usize) -> Result<Copy, Diagnostic> {
+        let [to, to_index, from, from_index] = self.function.operands(inst)[..] else { unreachable!("four operands") };
+        let to = (self.buffer(to, thread)?, self.int(to_index, thread)?);
+        let from = (self.buffer(from, thread)?, self.int(from_index, thread)?);
+        Ok(Copy { to, from, elements: self.number(inst, "elements") })
+    }
+
+    /// Makes the copies of all batches but the last `left`.
+    fn finish_copies(&mut self, machine: &mut Machine<'a>, inst: Inst, thread: usize) -> Result<(), Diagnostic> {
+        let left = self.number(inst, "left") as usize;
+        let batches = &mut self.copies[thread].batches;
+        let done = batches.len().saturating_sub(left);
+        for Copy { to, from, elements } in batches.drain(..done).flatten() {
+            for element in 0..elements {
+                let bytes = machine.memory.read(&from.0, from.1 + element)?.to_vec();
+                machine.memory.write(&to.0, to.1 + element, &bytes)?;
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn number(&self, inst: Inst, name: &str) -> i64 {
+        let position = self.function.def(inst).attr_position(name);
+        match position.and_then(|position| self.function.inst(inst).attrs[position].as_ref()) {
+            Some(Attr::Int(value)) => *value,
+            _ => 0,
+        }
+    }
+}
