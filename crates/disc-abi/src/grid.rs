@@ -1,8 +1,8 @@
 //! Defines the launch of a grid of threads: on devices that are no CPU.
 //!
 //! The argument words of a launch are the parameters of the kernel: an address of device memory, an
-//! `i64`, or the bits of another scalar in the low bytes, one each for the kernel's parameters, then
-//! for the sizes that it uses, in order of their names. A driver takes them as they are.
+//! `i64`, or the bits of another scalar in the low bytes, one each for the kernel's parameters,
+//! then for the sizes that it uses, in order of their names. A driver takes them as they are.
 
 /// There may be fewer blocks than `blocks`: each takes parts of the work until none is left.
 pub const GRID_PERSISTENT: u32 = 1;

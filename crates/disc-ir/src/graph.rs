@@ -145,7 +145,8 @@ pub struct Grid {
 pub struct Function {
     pub name: Arc<str>,
     pub kind: FunctionKind,
-    /// The blocks of a kernel that runs on a grid of threads; `None` for one that runs units of work.
+    /// The blocks of a kernel that runs on a grid of threads; `None` for one that runs units of
+    /// work.
     pub grid: Option<Grid>,
     /// The body; its arguments are the parameters.
     pub body: Block,

@@ -66,6 +66,26 @@ impl VersionKind {
                 "",
             ],
             Self::ScanTiles => ["`kN_standalone_tiles` of a scan", "at least 4 lines; else `kN_standalone`", ""],
+            Self::Nontemporal => [
+                "`kN_pointwise_nontemporal`, `kN_reduction_nontemporal`, `kN_reduction_multirow_nontemporal` (rows of at most 80)",
+                "large results, by non-temporal stores",
+                "",
+            ],
+            Self::GridTiles
+            | Self::GridVectors
+            | Self::GridElements
+            | Self::ThreadRows
+            | Self::WarpRowVectors
+            | Self::WarpRows
+            | Self::BlockRowVectors
+            | Self::BlockRows
+            | Self::GridProducts => self.row_of_grids(),
+        }
+    }
+
+    /// The row of a version for grids of threads.
+    fn row_of_grids(self) -> Row {
+        match self {
             Self::GridTiles => [
                 "`kN_pointwise_tile`",
                 "grids: an input that is contiguous along another dimension than the results, at least 16 positions along both; all \
@@ -78,10 +98,16 @@ impl VersionKind {
                  fewer than 2^31 elements",
                 "a thread has 2 vectors",
             ],
-            Self::GridElements => {
-                ["`kN_pointwise_s`", "grids: all tensors have fewer than 2^31 elements", "a thread has 4 elements"]
-            }
-            Self::ThreadRows => ["`kN_reduction_thread`", "grids: rows of fewer than 32 elements", "a thread has a row"],
+            Self::GridElements => [
+                "`kN_pointwise_s`",
+                "grids: other pointwise groups whose tensors have fewer than 2^31 elements",
+                "a thread has 4 elements",
+            ],
+            Self::ThreadRows => [
+                "`kN_reduction_thread`",
+                "grids: rows of fewer than 32 elements, or whose neighbours in memory are other rows",
+                "a thread has a row",
+            ],
             Self::WarpRowVectors => [
                 "`kN_reduction_warp_v`",
                 "grids: rows of 1 to 8 vectors of 16 bytes for each thread of a warp, else as `kN_pointwise_v`",
@@ -97,17 +123,17 @@ impl VersionKind {
                 "grids: rows of 1 to 8 vectors of 16 bytes for each of 256 threads, else as `kN_pointwise_v`",
                 "a block has a row in its registers",
             ],
-            Self::BlockRows => {
-                ["`kN_reduction_block`", "grids: all tensors have fewer than 2^31 elements", "a block walks a row"]
-            }
-            Self::GridProducts => {
-                ["`kN_matmul_s`", "grids: all tensors have fewer than 2^31 elements", "a block has a tile of 64 by 64 results"]
-            }
-            Self::Nontemporal => [
-                "`kN_pointwise_nontemporal`, `kN_reduction_nontemporal`, `kN_reduction_multirow_nontemporal` (rows of at most 80)",
-                "large results, by non-temporal stores",
-                "",
+            Self::BlockRows => [
+                "`kN_reduction_block`",
+                "grids: other rows, of tensors that have fewer than 2^31 elements",
+                "a block walks a row",
             ],
+            Self::GridProducts => [
+                "`kN_matmul_s`",
+                "grids: products of tensors that have fewer than 2^31 elements",
+                "a block has a tile of 64 by 64 results",
+            ],
+            _ => unreachable!("a version of CPUs"),
         }
     }
 }

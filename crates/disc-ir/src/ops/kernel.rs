@@ -2,9 +2,10 @@
 //! vectors.
 //!
 //! A kernel is a function of kind `kernel`. Its parameters are buffers and scalars, then `begin`
-//! and `end` of its range of work units; one that runs on a grid of threads has no range ([`super::grid`]
-//! declares what these do together). An index counts elements of a buffer in row-major order.
-//! Reading or writing outside a buffer is undefined; kernels are generated so that they do not.
+//! and `end` of its range of work units; one that runs on a grid of threads has no range
+//! ([`super::grid`] declares what these do together). An index counts elements of a buffer in
+//! row-major order. Reading or writing outside a buffer is undefined; kernels are generated so that
+//! they do not.
 use super::{
     class::DTypeClass,
     control::equal_lists,

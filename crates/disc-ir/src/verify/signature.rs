@@ -1,8 +1,8 @@
 //! Verifies the parameters and results of functions.
 //!
 //! Invariants:
-//! - A kernel takes buffers and scalars, last the `i64` bounds of its work units unless it runs on a
-//!   grid, and returns nothing.
+//! - A kernel takes buffers and scalars, last the `i64` bounds of its work units unless it runs on
+//!   a grid, and returns nothing.
 //! - A grid has whole warps of a power of two of threads; only kernels have one.
 //! - A host program takes buffers and scalars. Its results are tensors: the outputs, which
 //!   `alloc_output` makes, by their index; the body returns nothing.

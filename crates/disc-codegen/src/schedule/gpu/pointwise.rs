@@ -129,8 +129,8 @@ impl<'g> Nest<'g> {
         frame.finish(units.ceil_div(&Dim::constant(in_block)))
     }
 
-    /// Computes all outputs at these units before any is stored: the memory of one may be that of an
-    /// input which another reads at the same position.
+    /// Computes all outputs at these units before any is stored: the memory of one may be that of
+    /// an input which another reads at the same position.
     fn compute(&self, frame: &mut GridFrame<'_>, counted: &[Merged], lanes: u32, units: &[Value]) {
         let targets: Vec<Value> = self.group.outputs().into_iter().map(|output| frame.target(output)).collect();
         let GridFrame { kb, elements, .. } = frame;

@@ -207,8 +207,8 @@ impl<'g> Product<'g> {
         Tile { batch, row, column, thread, own }
     }
 
-    /// Brings a tile of an operand to shared memory: zeros behind the last term, anything behind the
-    /// last row or column, whose results nobody keeps.
+    /// Brings a tile of an operand to shared memory: zeros behind the last term, anything behind
+    /// the last row or column, whose results nobody keeps.
     fn bring(
         &self,
         frame: &mut GridFrame<'_>,

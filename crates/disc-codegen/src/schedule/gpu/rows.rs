@@ -1,13 +1,13 @@
 //! Schedules reductions along rows on a grid: the threads of a warp, or of a block, have a row
 //! together; a thread has a short one, or one whose neighbours in memory are other rows.
 //!
-//! Phases are those of the CPU's schedule: each computes the reductions that depend on earlier ones.
-//! A row that fits is computed in registers: each thread computes the values of its elements once,
-//! for all phases. A longer one is read again in each phase, from a cache.
+//! Phases are those of the CPU's schedule: each computes the reductions that depend on earlier
+//! ones. A row that fits is computed in registers: each thread computes the values of its elements
+//! once, for all phases. A longer one is read again in each phase, from a cache.
 //!
-//! Invariants: a thread reads elements along the row at its own positions only, so a result may take
-//! the memory of an input; all threads of a row meet at each reduction, whatever their number of
-//! elements; sums are added in an order that depends on sizes alone.
+//! Invariants: a thread reads elements along the row at its own positions only, so a result may
+//! take the memory of an input; all threads of a row meet at each reduction, whatever their number
+//! of elements; sums are added in an order that depends on sizes alone.
 use super::{
     align,
     conditions::{at_least, at_most, can_hold, divides, narrow_positions, narrowed, suits_threads, vector_lanes, vector_memory},
@@ -260,8 +260,8 @@ impl<'g> Rows<'g> {
         at
     }
 
-    /// Returns the positions that a thread holds, each with a flag that is true if it is in the row;
-    /// the others are the first position again.
+    /// Returns the positions that a thread holds, each with a flag that is true if it is in the
+    /// row; the others are the first position again.
     fn columns(&self, kb: &mut KernelBuilder, here: &Here) -> Vec<(Vec<Index>, Option<Value>)> {
         let [first, end, _] = self.bounds(kb, here);
         let mut columns = vec![(self.at(kb, here, first), None)];
