@@ -16,7 +16,7 @@ BENCH_ARGS ?=
 FUZZ ?= 60
 
 # Crates below LLVM: they build and test in seconds. disc-ral is a runtime without compiler, so without LLVM too.
-WITHOUT_LLVM := disc-abi disc-options disc-import disc-ir disc-filetests disc-passes disc-codegen disc-ral disc-capi disc-serve xtask
+WITHOUT_LLVM := disc-abi disc-options disc-import disc-ir disc-filetests disc-passes disc-codegen disc-ral disc-capi disc-serve disc-simt xtask
 WITH_LLVM := disc-llvm disc disc-cli
 PACKAGES = $(addprefix --package ,$(1))
 

@@ -1,0 +1,133 @@
+//! Runs products of tiles, and loads of matrices in their layout.
+use super::{Done, Run, access::Span, message::Stop};
+use crate::{
+    program::{BufferId, Reg, Slot},
+    shadow::Kind,
+};
+use disc_ir::{
+    DType,
+    fragment::{Role, Tile},
+};
+use half::{bf16, f16};
+
+/// Rows and columns of a matrix that `load_matrix` reads.
+const SIDE: usize = 8;
+
+impl Run<'_> {
+    pub(super) fn load_matrix(&mut self, buffer: BufferId, [address, index]: [Reg; 2], transposed: bool, to: Reg) -> Done {
+        self.check_warps("a load of matrices")?;
+        let (to, warp) = (self.slot(to), self.program.warp as usize);
+        let (lanes, rows) = (to.lanes as usize, to.lanes as usize / 2 * SIDE);
+        if warp != 4 * SIDE {
+            return Err(Stop::new(self.mask.first(), format!("loads matrices by a warp of {warp} threads, 32 do that")));
+        }
+        let (address, index) = (self.slot(address), self.slot(index));
+        let span = Span { buffer, address, index, each: SIDE as u32, align: Some(16), verb: "reads" };
+        // The lanes behind the rows name none.
+        let names: Vec<u8> = (0..self.program.threads as usize).map(|thread| u8::from(thread % warp < rows)).collect();
+        let named = self.mask.only(&names);
+        self.locate(&span, &named)?;
+        self.count_access(self.space(buffer), &named, 16, false);
+        let mut loaded = vec![[0_u16; SIDE]; self.program.threads as usize];
+        self.runs(&span, &named, |run, first, count| {
+            run.record(&span, (first, count), Kind::Read)?;
+            for thread in first..first + count {
+                let at = run.memory_at(buffer, thread);
+                let row = &mut loaded[thread as usize];
+                // SAFETY: the range was checked.
+                unsafe { at.copy_to_nonoverlapping(row.as_mut_ptr().cast(), 2 * SIDE) };
+            }
+            Ok(())
+        })?;
+        let result = self.planes.get_mut::<u16>(Slot { dtype: Some(DType::U16), ..to });
+        for thread in self.mask.iter() {
+            let (thread, lane) = (thread as usize, thread as usize % warp);
+            let rows = &loaded[thread - lane..];
+            for place in 0..lanes {
+                let (matrix, line, along) = (place / 2 * SIDE, lane / 4, 2 * (lane % 4) + place % 2);
+                let (row, column) = if transposed { (along, line) } else { (line, along) };
+                result[thread * lanes + place] = rows[matrix + row][column];
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn multiply_tiles(&mut self, tile: Tile, operands: [Reg; 3], to: Reg) -> Done {
+        self.check_warps("a product of tiles")?;
+        let warp = self.program.warp;
+        if warp != tile.warp() {
+            let message = format!("multiplies tiles {} by a warp of {warp} threads, {} do that", tile.name(), tile.warp());
+            return Err(Stop::new(self.mask.first(), message));
+        }
+        let (slots, to) = (operands.map(|register| self.slot(register)), self.slot(to));
+        for first in (0..self.program.threads).step_by(warp as usize) {
+            if self.mask.warp(first / warp, warp) == 0 {
+                continue;
+            }
+            match to.dtype() {
+                DType::I32 => {
+                    self.product::<i32>(tile, slots, to, first, read_integer, |c, a, b| c.wrapping_add(a.wrapping_mul(b)))
+                }
+                _ => self.product::<f32>(tile, slots, to, first, read_single, |c, a, b| c + a * b),
+            }
+        }
+        Ok(())
+    }
+
+    /// Multiplies the tiles of the warp from a thread on: each sum in the order of its terms.
+    fn product<T: crate::planes::Element + Default>(
+        &mut self,
+        tile: Tile,
+        [a, b, c]: [Slot; 3],
+        to: Slot,
+        first: u32,
+        read: impl Fn(&Run<'_>, Slot, usize) -> T,
+        add: impl Fn(T, T, T) -> T,
+    ) {
+        let [m, n, k] = tile.sizes().map(|size| size as usize);
+        let gather = |slot: Slot, role, columns: usize, count: usize| {
+            let mut matrix = vec![T::default(); count];
+            for thread in 0..tile.warp() {
+                for lane in 0..slot.lanes {
+                    let [row, column] = tile.element(role, thread, lane).map(|at| at as usize);
+                    let at = ((first + thread) * slot.lanes + lane) as usize;
+                    matrix[row * columns + column] = read(self, slot, at);
+                }
+            }
+            matrix
+        };
+        let (a, b) = (gather(a, Role::A, k, m * k), gather(b, Role::B, n, k * n));
+        let mut sums = gather(c, Role::C, n, m * n);
+        for (row, sums) in sums.chunks_exact_mut(n).enumerate() {
+            for term in 0..k {
+                let left = a[row * k + term];
+                for (sum, &right) in sums.iter_mut().zip(&b[term * n..(term + 1) * n]) {
+                    *sum = add(*sum, left, right);
+                }
+            }
+        }
+        let result = self.planes.get_mut::<T>(to);
+        for thread in 0..tile.warp() {
+            for lane in 0..to.lanes {
+                let [row, column] = tile.element(Role::C, thread, lane).map(|at| at as usize);
+                result[((first + thread) * to.lanes + lane) as usize] = sums[row * n + column];
+            }
+        }
+    }
+}
+
+fn read_single(run: &Run<'_>, slot: Slot, at: usize) -> f32 {
+    match slot.dtype() {
+        DType::F16 => run.planes.get::<f16>(slot)[at].to_f32(),
+        DType::BF16 => run.planes.get::<bf16>(slot)[at].to_f32(),
+        _ => run.planes.get::<f32>(slot)[at],
+    }
+}
+
+fn read_integer(run: &Run<'_>, slot: Slot, at: usize) -> i32 {
+    match slot.dtype() {
+        DType::I8 => run.planes.get::<i8>(slot)[at].into(),
+        DType::U8 => run.planes.get::<u8>(slot)[at].into(),
+        _ => run.planes.get::<i32>(slot)[at],
+    }
+}
