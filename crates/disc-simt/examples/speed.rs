@@ -63,8 +63,19 @@ fn main() -> Result<(), Box<dyn Error>> {
     let wrapped = "%m = remainder PLACE, %n : i32";
     let cases = [
         ("element operations", arithmetic(), 34.0),
-        ("loads of neighbours", accesses(&format!("%p = add %i, %j : i32\n    {}\n    %at = add %m, %zero : i32", wrapped.replace("PLACE", "%p"))), 64.0),
-        ("loads with a stride", accesses(&format!("%q = constant dense<33> : i32\n    %r = multiply %i, %q : i32\n    %p = add %r, %j : i32\n    {}\n    %at = add %m, %zero : i32", wrapped.replace("PLACE", "%p"))), 64.0),
+        (
+            "loads of neighbours",
+            accesses(&format!("%p = add %i, %j : i32\n    {}\n    %at = add %m, %zero : i32", wrapped.replace("PLACE", "%p"))),
+            64.0,
+        ),
+        (
+            "loads with a stride",
+            accesses(&format!(
+                "%q = constant dense<33> : i32\n    %r = multiply %i, %q : i32\n    %p = add %r, %j : i32\n    {}\n    %at = add %m, %zero : i32",
+                wrapped.replace("PLACE", "%p")
+            )),
+            64.0,
+        ),
         ("loads of one element", accesses("%at = add %j, %zero : i32"), 64.0),
     ];
     for (name, body, each) in cases {

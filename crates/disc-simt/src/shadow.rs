@@ -81,18 +81,22 @@ pub(crate) enum Problem {
 /// A problem, and the byte that has it.
 pub(crate) type Found = (u64, Problem);
 
+#[inline]
 fn run_of(record: u64) -> u32 {
     (record >> RUN) as u32
 }
 
+#[inline]
 fn thread_of(record: u64) -> u32 {
     (record >> THREAD) as u32 & 0x7FF
 }
 
+#[inline]
 fn time_of(record: u64) -> u32 {
     record as u32 & LAST_TIME
 }
 
+#[inline]
 fn record(run: u32, thread: u32, flag: bool, time: u32) -> u64 {
     u64::from(run) << RUN | u64::from(thread) << THREAD | if flag { FLAG } else { 0 } | u64::from(time)
 }
@@ -109,6 +113,7 @@ impl Who {
     }
 
     /// Returns the warp of a record, if it is of one warp.
+    #[inline]
     fn warp_of(&self, thread: u32) -> Option<u32> {
         match thread {
             BLOCK => None,
@@ -133,6 +138,13 @@ impl Who {
         let warp = self.thread >> self.warp_bits;
         let ordered = if self.warp_of(thread) == Some(warp) { warps[warp as usize] } else { self.block_time };
         time_of(other) >= ordered
+    }
+
+    /// Returns true if a record of several threads of the launch stands for this access already.
+    #[inline]
+    fn is_in(&self, other: u64) -> bool {
+        let is_of_block = run_of(other) == self.run && thread_of(other) == BLOCK && time_of(other) >= self.block_time;
+        is_of_block || run_of(other) == self.several
     }
 
     /// Returns a record of this access and of those that an older one stands for.
@@ -170,7 +182,7 @@ impl Cell {
                 }
                 if !who.is_of_launch(reader) {
                     self.reader.store(who.own(false), Relaxed);
-                } else if reader != who.own(false) {
+                } else if reader != who.own(false) && !who.is_in(reader) {
                     self.reader.store(who.merged(reader, false, warps), Relaxed);
                 }
             }
@@ -241,12 +253,14 @@ impl Cells<'_> {
         Self { words, parts, written, bytes, lives: PhantomData }
     }
 
+    #[inline]
     fn word(&self, number: u64) -> &Cell {
         assert!(4 * number < self.bytes);
         // SAFETY: there is a cell for each word.
         unsafe { &*self.words.add(number as usize) }
     }
 
+    #[inline]
     fn part(&self, byte: u64) -> &Cell {
         assert!(byte < self.bytes);
         // SAFETY: there is a cell for each byte.
@@ -254,6 +268,7 @@ impl Cells<'_> {
     }
 
     /// Returns 64 bits, of the bytes from `64 * number` on.
+    #[inline]
     fn bits(&self, number: u64) -> &AtomicU64 {
         assert!(64 * number < self.bytes);
         // SAFETY: there is a bit for each byte; `bytes` is a multiple of 64.
@@ -273,6 +288,7 @@ impl Cells<'_> {
     }
 
     /// Marks bytes as written.
+    #[inline]
     pub(crate) fn mark(&self, start: u64, bytes: u64) {
         self.each_bits(start, bytes, |_, bits, mask| {
             if bits.load(Relaxed) & mask != mask {
@@ -291,7 +307,17 @@ impl Cells<'_> {
     }
 
     /// Returns the first byte of a range that nobody wrote.
+    #[inline]
     pub(crate) fn unwritten(&self, start: u64, bytes: u64) -> Option<u64> {
+        // Most accesses are within one group of bits.
+        if start % 64 + bytes <= 64 && bytes > 0 {
+            let missing = !self.bits(start / 64).load(Relaxed) >> (start % 64) & u64::MAX >> (64 - bytes);
+            return (missing != 0).then(|| start + u64::from(missing.trailing_zeros()));
+        }
+        self.unwritten_of_many(start, bytes)
+    }
+
+    fn unwritten_of_many(&self, start: u64, bytes: u64) -> Option<u64> {
         let mut found = None;
         self.each_bits(start, bytes, |number, bits, mask| {
             let missing = !bits.load(Relaxed) & mask;

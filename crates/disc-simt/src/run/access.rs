@@ -5,7 +5,7 @@
 use super::{Done, Run, mask::Mask};
 use crate::{
     program::{Access, BufferId, Reg, Slot},
-    shadow::{Found, Kind, Problem},
+    shadow::{Cells, Found, Kind, Problem, WarpTimes, Who},
 };
 use disc_ir::{DType, Space};
 
@@ -47,7 +47,7 @@ impl Run<'_> {
         let span = self.span(access, value.lanes, "reads");
         self.locate(&span, &active)?;
         self.count_access(self.space(access.buffer), &active, span.bytes(self), false);
-        self.runs(&span, &active, |run, first, count| run.read_run(&span, (first, count), kind, value))
+        self.transfer(&span, &active, kind, value)
     }
 
     pub(super) fn store(&mut self, access: &Access) -> Done {
@@ -65,7 +65,7 @@ impl Run<'_> {
         let span = self.span(access, value.lanes, "writes");
         self.locate(&span, &active)?;
         self.count_access(self.space(access.buffer), &active, span.bytes(self), true);
-        self.runs(&span, &active, |run, first, count| run.write_run(&span, (first, count), value))
+        self.transfer(&span, &active, Kind::Write, value)
     }
 
     /// Loads an element that all threads read from one place.
@@ -262,33 +262,46 @@ impl Run<'_> {
                 next += 1;
             }
             let result = each(self, first, next - first);
-            result.map_err(|found| {
-                let element = self.integer(span.index, first as usize);
-                self.complaint(span, first, element, found)
-            })?;
+            result.map_err(|found| self.complain(span, first, found))?;
             first = next;
         }
         Ok(())
     }
 
-    fn read_run(&mut self, span: &Span, (first, count): (u32, u32), kind: Kind, value: Slot) -> Result<(), Found> {
-        self.record(span, (first, count), kind)?;
-        let at = self.memory_at(span.buffer, first);
-        let bytes = span.bytes(self) as usize;
-        let to = &mut self.planes.bytes_mut(value)[first as usize * bytes..(first + count) as usize * bytes];
-        // SAFETY: the range was checked, and registers are elsewhere.
-        unsafe { at.copy_to_nonoverlapping(to.as_mut_ptr(), to.len()) };
-        Ok(())
+    /// Loads or stores the values of the active threads.
+    fn transfer(&mut self, span: &Span, active: &Mask, kind: Kind, value: Slot) -> Done {
+        let bytes = span.bytes(self);
+        match self.space(span.buffer) {
+            Space::Task => {}
+            Space::Shared if self.shared.is_pending => {}
+            Space::Shared => {
+                let at = self.shared.at();
+                let cells = self.shared.cells();
+                let lines = Lines { cells, at, base: 0, bytes, who: self.who, warps: &self.warp_times };
+                let moved = lines.transfer(&self.addresses, active, kind, self.planes.bytes_mut(value));
+                return moved.map_err(|(first, found)| self.complain(span, first, found));
+            }
+            _ => {
+                let (at, base) = (self.memory.at(0), self.memory.base());
+                let cells = self.memory.cells();
+                let lines = Lines { cells, at, base, bytes, who: self.who, warps: &self.warp_times };
+                let moved = lines.transfer(&self.addresses, active, kind, self.planes.bytes_mut(value));
+                return moved.map_err(|(first, found)| self.complain(span, first, found));
+            }
+        }
+        self.runs(span, active, |run, first, count| {
+            run.record(span, (first, count), kind)?;
+            let at = run.memory_at(span.buffer, first);
+            let range = first as usize * bytes as usize..(first + count) as usize * bytes as usize;
+            let value = &mut run.planes.bytes_mut(value)[range];
+            // SAFETY: the range was checked, and registers are elsewhere.
+            unsafe { copy(at, value, kind) };
+            Ok(())
+        })
     }
 
-    fn write_run(&mut self, span: &Span, (first, count): (u32, u32), value: Slot) -> Result<(), Found> {
-        self.record(span, (first, count), Kind::Write)?;
-        let at = self.memory_at(span.buffer, first);
-        let bytes = span.bytes(self) as usize;
-        let from = &self.planes.bytes(value)[first as usize * bytes..(first + count) as usize * bytes];
-        // SAFETY: as above.
-        unsafe { at.copy_from_nonoverlapping(from.as_ptr(), from.len()) };
-        Ok(())
+    fn complain(&self, span: &Span, first: u32, found: Found) -> Box<super::message::Stop> {
+        self.complaint(span, first, self.integer(span.index, first as usize), found)
     }
 
     /// Returns the place of an address that a thread accesses, within the memory of its space.
@@ -347,6 +360,65 @@ impl Run<'_> {
 impl Span {
     pub(super) fn bytes(&self, run: &Run<'_>) -> u64 {
         u64::from(self.each) * run.program.buffers[self.buffer as usize].dtype.size() as u64
+    }
+}
+
+/// The memory of a space, for one access of several threads.
+struct Lines<'r> {
+    cells: Cells<'r>,
+    /// The bytes of the address `base`.
+    at: *mut u8,
+    base: u64,
+    /// Bytes of each thread.
+    bytes: u64,
+    who: Who,
+    warps: &'r WarpTimes,
+}
+
+impl Lines<'_> {
+    /// Records and copies run by run. On a problem, returns the first thread of its run.
+    fn transfer(&self, addresses: &[u64], active: &Mask, kind: Kind, value: &mut [u8]) -> Result<(), (u32, Found)> {
+        let (bytes, threads, is_all) = (self.bytes, addresses.len(), active.is_all());
+        let is_on = |thread: usize| is_all || active.has(thread as u32);
+        let mut first = 0;
+        while first < threads {
+            if !is_on(first) {
+                first += 1;
+                continue;
+            }
+            let start = addresses[first];
+            let mut end = start + bytes;
+            let mut next = first + 1;
+            while next < threads && addresses[next] == end && is_on(next) {
+                (next, end) = (next + 1, end + bytes);
+            }
+            let offset = start - self.base;
+            let who = Who { thread: first as u32, ..self.who };
+            let recorded = self.cells.access((offset, end - start, bytes), who, kind, self.warps);
+            recorded.map_err(|found| (first as u32, found))?;
+            let value = &mut value[first * bytes as usize..next * bytes as usize];
+            // SAFETY: the range was checked when it was located, and registers are elsewhere.
+            unsafe { copy(self.at.wrapping_add(offset as usize), value, kind) };
+            first = next;
+        }
+        Ok(())
+    }
+}
+
+/// Copies to memory or from it.
+///
+/// # Safety
+/// `at` has as many bytes as `value`, and they do not overlap.
+#[inline]
+unsafe fn copy(at: *mut u8, value: &mut [u8], kind: Kind) {
+    // SAFETY: the caller's promise. Elements are copied without a call.
+    unsafe {
+        match (kind, value.len()) {
+            (Kind::Write, 4) => at.cast::<[u8; 4]>().write(*value.as_ptr().cast()),
+            (Kind::Write, count) => at.copy_from_nonoverlapping(value.as_ptr(), count),
+            (_, 4) => value.as_mut_ptr().cast::<[u8; 4]>().write(*at.cast()),
+            (_, count) => at.copy_to_nonoverlapping(value.as_mut_ptr(), count),
+        }
     }
 }
 
