@@ -51,6 +51,14 @@ pub(crate) struct Who {
     pub(crate) block_time: u32,
 }
 
+impl Who {
+    /// Returns the same for memory that only this block has: accesses of blocks before were to other
+    /// memory.
+    pub(crate) fn in_block(self) -> Self {
+        Self { first: self.run, ..self }
+    }
+}
+
 /// The last barrier of each warp.
 pub(crate) type WarpTimes = [u32; 32];
 

@@ -49,7 +49,16 @@ pub use tier::background;
 /// Returns the names of the devices that compiled code can run on here: values of
 /// [`Options::device`].
 pub fn devices() -> Vec<String> {
+    disc_simt::register();
     disc_ral::devices().iter().map(ToString::to_string).collect()
+}
+
+/// Checks that compiled code can run on a device here.
+///
+/// # Errors
+/// A device that is not there.
+pub fn check_device(name: &str) -> Result<(), Error> {
+    Options { device: Some(name.to_owned()), ..Options::default() }.open_device().map(drop)
 }
 
 /// The version of the compiler.

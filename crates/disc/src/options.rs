@@ -217,6 +217,7 @@ impl Options {
     /// Opens the requested device; without one the host, where weights are.
     pub(crate) fn open_device(&self) -> Result<Arc<dyn Device>, Error> {
         let Some(name) = &self.device else { return Ok(host_device()) };
+        disc_simt::register();
         let opened = name.parse().and_then(|name: DeviceName| open_device(&name));
         opened.map_err(|error| Error::argument(error.to_string()))
     }

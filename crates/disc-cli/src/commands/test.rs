@@ -17,8 +17,7 @@ struct Tested {
 }
 
 pub(super) fn test(given: &TestArguments) -> Result<Answer, Vec<Diagnostic>> {
-    let known = given.on.parse().and_then(|name| disc::ral::open_device(&name));
-    known.map_err(|error| vec![Diagnostic::new(Code::E0700, error.to_string())])?;
+    disc::check_device(&given.on).map_err(diagnostics)?;
     if !Path::new(&given.folder).is_dir() {
         return Err(vec![Diagnostic::new(Code::E0101, format!("{} is no folder", given.folder.display()))]);
     }

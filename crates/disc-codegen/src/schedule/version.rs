@@ -213,6 +213,16 @@ pub fn scratch_bytes(kernel: &Function) -> Dim {
     Dim::sum(parts.map(|&inst| aligned_bytes(kernel.ty(kernel.result(inst)).shaped().expect("scratch is a buffer"))))
 }
 
+/// Bytes that the threads of a block share: those of a kernel's `shared` ops, each part aligned to
+/// 16.
+pub(super) fn shared_bytes(kernel: &Function) -> Dim {
+    let parts = kernel.insts(kernel.body).iter().filter(|&&inst| kernel.kind_of(inst) == disc_ir::OpKind::Shared);
+    Dim::sum(parts.map(|&inst| {
+        let tensor = kernel.ty(kernel.result(inst)).shaped().expect("shared memory is a buffer");
+        (tensor.element_count() * tensor.dtype.size() as i64).ceil_div(&Dim::constant(16)) * 16
+    }))
+}
+
 /// The bytes of a tensor, rounded up to a multiple of 64.
 pub fn aligned_bytes(tensor: &TensorType) -> Dim {
     let bytes = tensor.element_count() * tensor.dtype.size() as i64;

@@ -277,7 +277,7 @@ impl Run<'_> {
             Space::Shared => {
                 let at = self.shared.at();
                 let cells = self.shared.cells();
-                let lines = Lines { cells, at, base: 0, bytes, who: self.who, warps: &self.warp_times };
+                let lines = Lines { cells, at, base: 0, bytes, who: self.who.in_block(), warps: &self.warp_times };
                 let moved = lines.transfer(&self.addresses, active, kind, self.planes.bytes_mut(value));
                 return moved.map_err(|(first, found)| self.complain(span, first, found));
             }
@@ -333,7 +333,7 @@ impl Run<'_> {
         match space {
             Space::Shared => match self.shared.pending(start, range.1) {
                 Some(byte) => Err((byte, Problem::InFlight)),
-                None => self.shared.cells().access(range, who, kind, &self.warp_times),
+                None => self.shared.cells().access(range, who.in_block(), kind, &self.warp_times),
             },
             Space::Task if kind == Kind::Write => {
                 self.own.cells().mark(start, range.1);

@@ -81,8 +81,8 @@ fn found(launch: &Launch<'_>, buffer: &Buffer, parameter: u32, elements: Option<
     match launch.memory.allocation(address) {
         _ if !address.is_multiple_of(size) => Err(format!("`%{}` is at {address:#x}, no multiple of {size} bytes", buffer.name)),
         Some((offset, range)) => Ok((address - (offset - range.start), address + (range.end - offset))),
-        // Without elements any address will do.
-        None if elements == Some(0) => Ok((address, address)),
+        // Without elements any address will do; with an unknown number, until one is accessed.
+        None if elements.unwrap_or(0) == 0 => Ok((address, address)),
         None => Err(format!("`%{}` is at {address:#x}, which is no memory of the device", buffer.name)),
     }
 }

@@ -4,7 +4,7 @@
 use crate::{
     element::Elements,
     kernel::KernelBuilder,
-    schedule::{Group, Launch, Scheduled, Work, common::kernel_frame::GroupMemory},
+    schedule::{Group, Launch, Scheduled, Work, common::kernel_frame::GroupMemory, version::shared_bytes},
 };
 use disc_ir::{Dim, FunctionKind, Grid, Value};
 
@@ -36,12 +36,11 @@ impl<'g> GridFrame<'g> {
     /// Finishes the kernel, with a launch of so many blocks.
     pub(super) fn finish(self, blocks: Dim) -> Scheduled {
         let kernel = self.kb.finish();
-        let zero = || Dim::constant(0);
         let launch = Launch {
             kernel: kernel.name.clone(),
             arguments: self.memory.arguments,
             sizes: Vec::new(),
-            work: Work::Grid { blocks, shared: zero(), scratch: zero(), persistent: false },
+            work: Work::Grid { blocks, shared: shared_bytes(&kernel), scratch: Dim::constant(0), persistent: false },
             copies: Vec::new(),
             product: None,
         };
