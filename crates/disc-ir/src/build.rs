@@ -7,6 +7,7 @@ use crate::{
     dim::Solver,
     graph::{Block, Function, Inst, InstData, Value},
     infer::{InferCx, RegionType, infer_op},
+    lines::Origin,
     ops::OpKind,
     types::Type,
 };
@@ -18,6 +19,8 @@ pub struct Builder<'f> {
     pub function: &'f mut Function,
     /// Insertion point: the end of this block.
     pub block: Block,
+    /// The origin of the ops that are built.
+    pub origin: Option<Origin>,
     solver: Arc<Solver>,
 }
 
@@ -26,12 +29,12 @@ impl<'f> Builder<'f> {
     /// [`Builder::refresh_facts`].
     pub fn new(function: &'f mut Function) -> Self {
         let (block, solver) = (function.body, Arc::new(Solver::new(&function.facts)));
-        Self { function, block, solver }
+        Self { function, block, origin: None, solver }
     }
 
     /// Like [`Builder::new`], for another block and with an existing solver.
     pub fn at(function: &'f mut Function, block: Block, solver: Arc<Solver>) -> Self {
-        Self { function, block, solver }
+        Self { function, block, origin: None, solver }
     }
 
     pub fn refresh_facts(&mut self) {
@@ -180,6 +183,7 @@ impl<'b> Request<'b, '_> {
             attrs: self.attrs,
             regions: self.regions,
             span: self.span,
+            origin: self.builder.origin,
         };
         let inst = function.add_inst(data, types);
         function.append(self.builder.block, inst);

@@ -13,6 +13,7 @@ use crate::{
     binding::bindings,
     diag::Span,
     dim::{Dim, Facts, Symbol},
+    lines::{Lines, Origin},
     literal::Literal,
     ops::{OpDef, OpKind},
     types::{TensorType, Type},
@@ -57,6 +58,8 @@ pub const PREPARE: &str = "prepare";
 pub struct Module {
     pub functions: Vec<Function>,
     pub weights: Vec<Weight>,
+    /// The lines of the model that its ops came from.
+    pub lines: Lines,
 }
 
 /// A named constant. The compiler uses its value only if it is a constant of the program.
@@ -183,6 +186,8 @@ pub struct InstData {
     pub attrs: SmallVec<[Option<Attr>; 2]>,
     pub regions: SmallVec<[Block; 1]>,
     pub span: Option<Span>,
+    /// The op of the source program that this one came from.
+    pub origin: Option<Origin>,
 }
 
 #[derive(Clone, Debug)]
@@ -378,6 +383,11 @@ impl Function {
     /// Returns the number of values that were ever made; handles are below it.
     pub fn value_count(&self) -> usize {
         self.values.len()
+    }
+
+    /// Removes the origins of all ops; returns them by index of the op.
+    pub(crate) fn take_origins(&mut self) -> Vec<Option<Origin>> {
+        self.insts.iter_mut().map(|inst| inst.origin.take()).collect()
     }
 
     pub fn inst_count(&self) -> usize {

@@ -3,7 +3,7 @@
 use crate::{library::Library, meta::ModuleMeta};
 use disc_abi::KernelHandle;
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
     ptr::{self, NonNull},
     sync::{Arc, Mutex, PoisonError},
 };
@@ -15,6 +15,8 @@ pub(crate) struct KernelNames {
     library: Option<Arc<Library>>,
     /// As [`ModuleMeta::sources`].
     sources: HashMap<String, Arc<[String]>>,
+    /// As [`ModuleMeta::lines`].
+    lines: HashMap<String, Arc<[String]>>,
     known: Mutex<HashMap<usize, Known>>,
     /// The names of grid kernels, by number.
     pub(crate) grids: Vec<Arc<str>>,
@@ -25,12 +27,16 @@ pub(crate) struct KernelNames {
 pub(crate) struct Known {
     pub(crate) name: Option<Arc<str>>,
     pub(crate) sources: Arc<[String]>,
+    pub(crate) lines: Arc<[String]>,
 }
 
 impl KernelNames {
     pub(crate) fn of(library: Arc<Library>, meta: &ModuleMeta) -> Self {
-        let sources = meta.sources.iter().map(|(group, modules)| (group.clone(), modules.clone().into())).collect();
-        Self { library: Some(library), sources, known: Mutex::default(), grids: Vec::new() }
+        let shared = |by_group: &BTreeMap<String, Vec<String>>| {
+            by_group.iter().map(|(group, found)| (group.clone(), found.clone().into())).collect()
+        };
+        let (sources, lines) = (shared(&meta.sources), shared(&meta.lines));
+        Self { library: Some(library), sources, lines, known: Mutex::default(), grids: Vec::new() }
     }
 
     /// Returns the handle under which a grid kernel is known here. It is no address of code: these
@@ -48,7 +54,8 @@ impl KernelNames {
             let grid = kernel.checked_sub(1).and_then(|number| self.grids.get(number)).map(ToString::to_string);
             let Some(name) = grid.or_else(|| library.symbol_at(kernel)) else { return Known::default() };
             let group = name.split('_').next().unwrap_or_default();
-            Known { sources: self.sources.get(group).cloned().unwrap_or_default(), name: Some(name.into()) }
+            let of = |by_group: &HashMap<String, Arc<[String]>>| by_group.get(group).cloned().unwrap_or_default();
+            Known { sources: of(&self.sources), lines: of(&self.lines), name: Some(name.into()) }
         };
         known.entry(kernel).or_insert_with(find).clone()
     }

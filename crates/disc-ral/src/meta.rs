@@ -27,6 +27,10 @@ pub struct ModuleMeta {
     /// model whose weights they read. A `*` stands for the numbers of modules of one kind.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub sources: BTreeMap<String, Vec<String>>,
+    /// The same for the lines of the model that they compute, as `model.py:42 forward`: the first
+    /// of them in the order of the program.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub lines: BTreeMap<String, Vec<String>>,
 }
 
 /// A named entry.

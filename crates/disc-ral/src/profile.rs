@@ -35,6 +35,9 @@ pub struct LaunchRecord {
     /// The modules of the model whose weights the kernel reads, as in
     /// [`ModuleMeta::sources`](crate::ModuleMeta::sources).
     pub sources: Arc<[String]>,
+    /// The lines of the model that it computes, as in
+    /// [`ModuleMeta::lines`](crate::ModuleMeta::lines).
+    pub lines: Arc<[String]>,
     /// Units of work of the launch.
     pub units: i64,
     /// Estimated nanoseconds on one thread.
@@ -96,7 +99,7 @@ impl Profile {
         run: impl FnOnce() -> Result<Option<Threads>, LaunchFailure>,
     ) -> Result<Option<Threads>, LaunchFailure> {
         let kernel = launch.kernel.address();
-        let Known { name, sources } = names.get(kernel);
+        let Known { name, sources, lines } = names.get(kernel);
         let shown = title(name.as_deref(), by_library);
         let (units, cost) = (launch.units, launch.cost);
         let span = tracing::trace_span!(target: TRACE, "kernel", name = shown, units).entered();
@@ -112,7 +115,18 @@ impl Profile {
         if let Ok(Some(threads)) = result {
             tracing::trace!(target: TRACE, nanoseconds, threads, estimated = cost, "launched");
             if !self.is_passing {
-                self.records.push(LaunchRecord { kernel, name, sources, units, cost, threads, start, nanoseconds, by_library });
+                self.records.push(LaunchRecord {
+                    kernel,
+                    name,
+                    sources,
+                    lines,
+                    units,
+                    cost,
+                    threads,
+                    start,
+                    nanoseconds,
+                    by_library,
+                });
             }
         }
         drop(span);

@@ -2,18 +2,23 @@
 use crate::{
     Error, Executable, Options, Report, Specialize, VariantReport,
     cache::{self, Outcome},
-    dump::Dump,
+    dump::{Dump, with_lines},
     library,
-    meta::{describe, drop_unread},
+    meta::{describe, drop_unread, lines_of},
     stages::{pass_options, program, start, targets},
     weights::{Constants, by_name, weights_by_name},
 };
 use disc_codegen::{host::Program, target::Compilation};
-use disc_ir::{Function, FunctionKind, Module, graph::PREPARE, ops::Stage};
+use disc_ir::{
+    Function, FunctionKind, Lines, Module, Origin,
+    graph::PREPARE,
+    ops::Stage,
+    text::{number_ops, split_lines},
+};
 use disc_passes::{options::Options as PassOptions, pass::PassManager, pipeline};
 use disc_ral::{Image, Library, ModuleMeta, Prepared, Weight, WeightState};
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, BTreeSet, HashMap},
     panic::{AssertUnwindSafe, catch_unwind},
     sync::Arc,
     time::Instant,
@@ -29,10 +34,14 @@ pub struct Artifact {
     pub meta: Arc<ModuleMeta>,
     pub report: Report,
     pub(crate) constants: Arc<Constants>,
+    pub(crate) origins: Arc<Origins>,
     pub(crate) targets: Compilation,
     /// The source of specialised versions; `None` if there will be none.
     pub(crate) source: Option<Source>,
 }
+
+/// By the group of kernels, the ops of the source program that they compute.
+pub(crate) type Origins = BTreeMap<String, BTreeSet<Origin>>;
 
 /// The original program, and the recipes of its prepared weights.
 #[derive(Clone, Debug)]
@@ -70,13 +79,15 @@ pub fn parse(text: &str) -> Result<Module, Error> {
 /// # Errors
 /// A program that is not well formed, a target or a device that does not exist, or a failure of the
 /// compiler.
-pub fn compile(module: Module, options: &Options) -> Result<Artifact, Error> {
+pub fn compile(mut module: Module, options: &Options) -> Result<Artifact, Error> {
     guarded(|| {
         options.check()?;
         // Only the cache needs the text.
-        let text = if options.cache.is_some() { module.to_string() } else { String::new() };
+        let text = if options.cache.is_some() { number_ops(&mut module) } else { String::new() };
         match cache::find(&text, options, &targets(options)?) {
-            Ok((artifact, made)) => Ok(with_source(artifact, made, keeps_source(&module, options)?.then_some(module))),
+            Ok((artifact, made)) => {
+                Ok(with_source(artifact.with_lines(Some(&module.lines)), made, keeps_source(&module, options)?.then_some(module)))
+            }
             Err(asked) => compile_as(module, &text, asked, options),
         }
     })
@@ -90,10 +101,12 @@ pub fn compile_text(text: &str, options: &Options) -> Result<Artifact, Error> {
     guarded(|| {
         options.check()?;
         let asks = options.cache.is_some() && options.specialization()? == Specialize::Off;
-        // The cache knows the text that a module prints as.
-        match asks.then(|| Ok::<_, Error>(cache::find(text, options, &targets(options)?))).transpose()? {
-            Some(Ok((artifact, _))) => Ok(artifact),
-            Some(Err(asked)) => compile_asked(parse(text)?, text, asked, options),
+        // The cache knows the text that a module prints as, without lines of the model.
+        let split = asks.then(|| split_lines(text)).flatten();
+        let (plain, lines) = split.as_ref().map_or((text, None), |(plain, lines)| (plain.as_str(), Some(lines)));
+        match asks.then(|| Ok::<_, Error>(cache::find(plain, options, &targets(options)?))).transpose()? {
+            Some(Ok((artifact, _))) => Ok(artifact.with_lines(lines)),
+            Some(Err(asked)) => compile_asked(parse(text)?, plain, asked, options),
             None => compile(parse(text)?, options),
         }
     })
@@ -101,8 +114,8 @@ pub fn compile_text(text: &str, options: &Options) -> Result<Artifact, Error> {
 
 /// Compiles a module whose text missed in the cache: asks it again only if the module prints
 /// differently.
-fn compile_asked(module: Module, asked_for: &str, asked: Outcome, options: &Options) -> Result<Artifact, Error> {
-    if asked == Outcome::Miss && module.to_string() != asked_for {
+fn compile_asked(mut module: Module, asked_for: &str, asked: Outcome, options: &Options) -> Result<Artifact, Error> {
+    if asked == Outcome::Miss && number_ops(&mut module) != asked_for {
         return compile(module, options);
     }
     compile_as(module, asked_for, asked, options)
@@ -154,7 +167,7 @@ fn compile_inner(mut module: Module, options: &Options, ready: Option<Recipes>) 
     let offers = library::offers(options, &targets)?;
     let mut dump = Dump::new(options)?;
     let mut report = Report { target: targets.to_string(), dims: signature(&module), ..Report::default() };
-    dump.write("input.disc", || module.to_string())?;
+    dump.write("input.disc", || with_lines(&module))?;
     let is_shared = ready.is_some();
     let recipes = run_passes(&mut module, options, ready.unwrap_or_default(), &mut dump, &mut report)?;
     if is_shared {
@@ -179,6 +192,7 @@ fn compile_inner(mut module: Module, options: &Options, ready: Option<Recipes>) 
         meta: Arc::new(describe(&program)),
         report,
         constants: Arc::new(constants.collect()),
+        origins: Arc::new(program.origins),
         targets,
         source: None,
     };
@@ -197,7 +211,7 @@ fn image(program: &Program, targets: &Compilation) -> Option<Image> {
     let on_device = |function: &&Function| matches!(function.kind, FunctionKind::Kernel | FunctionKind::Routine);
     let functions: Vec<Function> = module.functions.iter().filter(on_device).cloned().collect();
     let kernels = functions.iter().filter(|function| function.grid.is_some()).map(|function| function.name.clone()).collect();
-    let text = Module { functions, weights: Vec::new() }.to_string();
+    let text = Module { functions, ..Module::default() }.to_string();
     Some(Image { target: targets.device().to_string(), code: text.into_bytes().into(), kernels })
 }
 
@@ -213,7 +227,7 @@ fn run_passes(
     let stage = start(module)?;
     disc_ir::verify::verify(module, stage)?;
     let mut manager = PassManager::new(PassOptions { ready, ..pass_options(options)? });
-    manager.dump = dump.is_wanted().then_some(ToString::to_string as fn(&Module) -> String);
+    manager.dump = dump.is_wanted().then_some(with_lines as fn(&Module) -> String);
     pipeline::run(module, stage, Stage::Buffer, &mut manager)?;
     report.passes_ms = manager.records.iter().map(|r| (r.name.to_owned(), r.time.as_secs_f64() * 1e3)).collect();
     report.stage("passes", time.elapsed());
@@ -265,6 +279,15 @@ fn signature(module: &Module) -> String {
 }
 
 impl Artifact {
+    /// Returns the artifact of the cache with the lines of the program at hand: the code does not
+    /// depend on them.
+    fn with_lines(mut self, lines: Option<&Lines>) -> Self {
+        if let Some(lines) = lines.filter(|lines| !lines.is_empty()) {
+            Arc::make_mut(&mut self.meta).lines = lines_of(&self.origins, lines);
+        }
+        self
+    }
+
     /// Loads the code into this process, with the model's weights by name; the program's own
     /// constants come from the artifact.
     ///

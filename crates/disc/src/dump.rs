@@ -4,6 +4,10 @@
 //! Dumps are not logs: a dump is written where the user asked for one, and nowhere else.
 use crate::{Error, Options};
 use disc_codegen::{host::Program, target::Compilation};
+use disc_ir::{
+    Module,
+    text::{PrintOptions, print},
+};
 use std::{fs, path::PathBuf};
 
 /// The folder, if there is one, and the number of files written.
@@ -38,11 +42,16 @@ impl Dump {
         if !self.is_wanted() {
             return Ok(());
         }
-        self.write("kernels.disc", || program.module.to_string())?;
+        self.write("kernels.disc", || with_lines(&program.module))?;
         let (ir, assembly) = (disc_llvm::llvm_ir(program, targets)?, disc_llvm::assembly(program, targets)?);
         self.write("kernels.ll", || ir)?;
         self.write("kernels.s", || assembly)
     }
+}
+
+/// Prints a module with the lines of the model behind its ops.
+pub(crate) fn with_lines(module: &Module) -> String {
+    print(module, PrintOptions { lines: true, ..PrintOptions::default() })
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
 //! Builds the metadata of a program for the runtime.
-use crate::{memory::temporary_bytes, tensors::dtype};
+use crate::{compile::Origins, memory::temporary_bytes, tensors::dtype};
 use disc_codegen::host::Program;
 use disc_ir::{
-    Attr, Function, FunctionKind, Inst, Module, OpKind, TensorType, Value,
+    Attr, Function, FunctionKind, Inst, Lines, Module, OpKind, TensorType, Value,
     graph::{PREPARE, Weight},
 };
 use disc_ral::{BlobMeta, EntryMeta, InputMeta, ModuleMeta, OutputMeta, Site, WeightMeta};
@@ -35,7 +35,14 @@ pub(crate) fn describe(program: &Program) -> ModuleMeta {
         prepare: hosts().filter(|f| &*f.name == PREPARE).map(|f| disc_llvm::entry_symbol(&f.name)).collect(),
         sites: program.sites.iter().map(site).collect(),
         sources: sources(hosts().filter(|f| &*f.name != PREPARE)),
+        lines: lines_of(&program.origins, &module.lines),
     }
+}
+
+/// Returns the lines of the model behind the kernels of each group.
+pub(crate) fn lines_of(origins: &Origins, lines: &Lines) -> BTreeMap<String, Vec<String>> {
+    let found = origins.iter().map(|(group, origins)| (group.clone(), lines.first_of(origins.iter().copied())));
+    found.filter(|(_, lines)| !lines.is_empty()).collect()
 }
 
 /// Returns the modules of the model whose weights the kernels of each group read.

@@ -48,6 +48,31 @@ fn a_second_compilation_finds_the_code_of_the_first() {
 }
 
 #[test]
+fn an_edit_that_moves_lines_finds_the_code_and_shows_the_new_lines() {
+    let folder = Folder::new("cache-lines");
+    let at = |line: u32| {
+        let place = format!("  %y = multiply %x, %wide : tensor<[N]x3xf32> loc(\"model.py\":{line} \"forward\")");
+        TEXT.replace("  %y = multiply %x, %wide : tensor<[N]x3xf32>", &place)
+    };
+    let lines = |artifact: &disc::Artifact| artifact.meta.lines.values().flatten().cloned().collect::<Vec<_>>();
+    let plain = disc::compile_text(TEXT, &folder.options()).unwrap();
+    assert_eq!((plain.report.cache, lines(&plain).len()), (Outcome::Miss, 0));
+    let specialized = Options { specialize: disc::Specialize::Always, ..folder.options() };
+    for line in [42, 50] {
+        let text = at(line);
+        let from_text = disc::compile_text(&text, &folder.options()).unwrap();
+        let from_module = disc::compile(disc::parse(&text).unwrap(), &folder.options()).unwrap();
+        let kept = disc::compile_text(&text, &specialized).unwrap();
+        for found in [from_text, from_module, kept] {
+            assert_eq!(found.report.cache, Outcome::Hit);
+            assert_eq!((lines(&found), &found.code), (vec![format!("model.py:{line} forward")], &plain.code));
+        }
+    }
+    let plain = disc::compile_text(TEXT, &folder.options()).unwrap();
+    assert_eq!((plain.report.cache, lines(&plain).len()), (Outcome::Hit, 0));
+}
+
+#[test]
 fn other_programs_targets_and_options_are_other_entries() {
     let folder = Folder::new("cache-others");
     let used = |text: &str, options: &Options| disc::compile_text(text, options).unwrap().report.cache;

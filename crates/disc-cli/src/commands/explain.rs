@@ -52,7 +52,7 @@ fn of_fused(module: &Module, model: &dyn CostModel) -> Answer {
 
 /// One plan as JSON.
 pub(super) fn of_function(plan: &FusionPlan) -> Value {
-    let group = |group: &PlannedGroup| json!({ "kind": group.kind.name(), "ops": group.ops, "results": group.results, "plan": group.plan });
+    let group = |group: &PlannedGroup| json!({ "kind": group.kind.name(), "ops": group.ops, "results": group.results, "plan": group.plan, "lines": group.lines });
     let facts = |reason: &Reason| -> Vec<String> {
         match reason {
             Reason::MissingFacts(facts) => facts.iter().map(ToString::to_string).collect(),

@@ -31,7 +31,7 @@ pub(super) struct Arguments {
     #[arg(long)]
     pub(super) print_changed: bool,
 
-    /// Prints the place of each op in the text.
+    /// Prints the line of the model that each op came from, or its place in the text.
     #[arg(long)]
     pub(super) locs: bool,
 

@@ -54,7 +54,7 @@ fn transform(arguments: &Arguments, source: &Source) -> Result<Answer, Vec<Diagn
     }
     let text = match arguments.run {
         true => execute(arguments, &module, steps.options())?,
-        false => print(&module, PrintOptions { locs: arguments.locs }),
+        false => print(&module, PrintOptions { locs: arguments.locs, lines: arguments.locs }),
     };
     Ok(Answer::new(text, Value::Null))
 }
@@ -84,7 +84,10 @@ impl Shown<'_> {
             }
             self.before = after;
         } else if self.arguments.prints_after(step) {
-            tell(&format!("// after {step}\n{}\n", print(module, PrintOptions { locs: self.arguments.locs })));
+            tell(&format!(
+                "// after {step}\n{}\n",
+                print(module, PrintOptions { locs: self.arguments.locs, lines: self.arguments.locs })
+            ));
         }
     }
 }

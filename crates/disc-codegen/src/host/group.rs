@@ -2,13 +2,26 @@
 //! found, and the code that was made of them.
 use crate::schedule::{Launch, Version};
 use disc_ir::{Block, Function, Value};
-use std::{collections::HashMap, fmt::Write};
+use std::{
+    collections::{BTreeSet, HashMap},
+    fmt::Write,
+};
 
 /// The code that was made of a group: its versions, and the launches if none of their guards holds.
 #[derive(Clone)]
 pub(super) struct GroupCode {
     pub(super) versions: Vec<Version>,
     pub(super) otherwise: Vec<Launch>,
+}
+
+impl GroupCode {
+    /// Returns the groups that the kernels are named after: `k3` of `k3_matmul_split_k`. A variant
+    /// may use those of another group.
+    pub(super) fn groups(&self) -> BTreeSet<String> {
+        let versions = self.versions.iter().flat_map(|version| &version.code.launches);
+        let names = versions.chain(&self.otherwise).map(|launch| launch.kernel.split('_').next().unwrap_or_default());
+        names.map(str::to_owned).collect()
+    }
 }
 
 /// The structure of a group as text: ops, attributes, types and how values connect, without their

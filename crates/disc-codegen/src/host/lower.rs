@@ -18,12 +18,18 @@ use crate::{
     schedule::{self, Group, Offers, Request, Scheduler, Versioned, scheduler},
     target::{Compilation, Target},
 };
-use disc_ir::{Attr, Block, Builder, Diagnostic, Function, FunctionKind, FusionKind, Inst, Module, OpKind, Solver, Value};
+use disc_ir::{
+    Attr, Block, Builder, Diagnostic, Function, FunctionKind, FusionKind, Inst, Module, OpKind, Origin, Solver, Value,
+    graph::PREPARE, lines::origins,
+};
 use disc_passes::{
     analysis::query::Query,
     fusion::{ReductionPlan, plan},
 };
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    sync::Arc,
+};
 
 /// A module of kernels and host programs, with what its messages need.
 #[derive(Clone, Debug, Default)]
@@ -37,6 +43,8 @@ pub struct Program {
     pub launches: Vec<(Arc<str>, HashMap<FusionKind, usize>)>,
     /// Groups that did not get the schedule of their kind, and why.
     pub notes: Vec<String>,
+    /// By the group of kernels (`k3`), the ops of the source program that they compute.
+    pub origins: BTreeMap<String, BTreeSet<Origin>>,
 }
 
 /// Lowers every host program of a module at the buffer stage.
@@ -62,6 +70,7 @@ pub fn lower_with(module: Module, targets: &Compilation, offers: Offers) -> Resu
         is_variant: false,
         sites: Vec::new(),
         notes: Vec::new(),
+        origins: BTreeMap::new(),
         workspace: None,
     };
     let mut functions = Vec::new();
@@ -94,11 +103,12 @@ pub fn lower_with(module: Module, targets: &Compilation, offers: Offers) -> Resu
     }
     functions.extend(lowering.kernels);
     Ok(Program {
-        module: Module { functions, weights: module.weights },
+        module: Module { functions, weights: module.weights, lines: module.lines },
         sites: lowering.sites,
         signatures,
         launches,
         notes: lowering.notes,
+        origins: lowering.origins,
     })
 }
 
@@ -123,6 +133,19 @@ fn fetch_scalar(host: &mut Function, inst: Inst) {
     }
 }
 
+/// Gives the launches among the ops of a block from a position on their origin.
+fn mark_launches(host: &mut Function, block: Block, from: usize, origin: Option<Origin>) {
+    let insts = host.insts(block)[from..].to_vec();
+    for inst in insts {
+        if matches!(host.kind_of(inst), OpKind::Launch | OpKind::LaunchGrid) {
+            host.inst_mut(inst).origin = origin;
+        }
+        for region in host.inst(inst).regions.clone() {
+            mark_launches(host, region, 0, origin);
+        }
+    }
+}
+
 struct Lowering<'t> {
     /// The target of kernels; a host program is the same for all.
     target: &'t Target,
@@ -139,6 +162,7 @@ struct Lowering<'t> {
     workspace: Option<Workspace>,
     sites: Vec<Site>,
     notes: Vec<String>,
+    origins: BTreeMap<String, BTreeSet<Origin>>,
 }
 
 impl Lowering<'_> {
@@ -216,6 +240,10 @@ impl Lowering<'_> {
             self.known.insert(key.clone(), known);
         }
         *counts.entry(kind).or_default() += self.known[&key].otherwise.len();
+        // Code that runs once, when weights are loaded, is no part of a call.
+        let groups = if *host.name == *PREPARE { BTreeSet::new() } else { self.known[&key].groups() };
+        let last = self.note_origins(&function, &groups);
+        let before = host.insts(block).len();
         let (mut target, mut branches) = (block, Vec::new());
         for position in 0..self.known[&key].versions.len() {
             let version = self.known[&key].versions[position].clone();
@@ -233,7 +261,19 @@ impl Lowering<'_> {
             target = otherwise;
         }
         launch(host, target, &self.known[&key].otherwise, &memory, inputs, &[], solver)?;
-        branches.into_iter().try_for_each(|branch| Builder::at(host, branch, solver.clone()).ret(&[]).map(drop))
+        branches.into_iter().try_for_each(|branch| Builder::at(host, branch, solver.clone()).ret(&[]).map(drop))?;
+        mark_launches(host, block, before, last);
+        Ok(())
+    }
+
+    /// Notes the origins of a group's ops for its kernels, which other groups may have in common
+    /// with it. Returns that of the last op.
+    fn note_origins(&mut self, function: &Function, groups: &BTreeSet<String>) -> Option<Origin> {
+        let found = origins(function, &function.walk(function.body));
+        for group in groups.iter().filter(|_| !found.is_empty()) {
+            self.origins.entry(group.clone()).or_default().extend(&found);
+        }
+        found.last().copied()
     }
 
     /// Takes the kernels of a group; for a variant, those that another group has already.

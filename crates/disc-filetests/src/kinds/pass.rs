@@ -92,7 +92,7 @@ fn expected(file: &TestFile, before: &Module, after: &Module) -> String {
     let mut rest: Vec<String> = after.functions.iter().filter(|f| is_new(&f.name)).map(ToString::to_string).collect();
     let weights: Vec<_> = after.weights.iter().filter(|w| before.weight(&w.name).is_none()).cloned().collect();
     if !weights.is_empty() {
-        rest.insert(0, Module { weights, functions: Vec::new() }.to_string());
+        rest.insert(0, Module { weights, ..Module::default() }.to_string());
     }
     outputs.rewrite(&texts, &rest.join("\n"))
 }

@@ -12,6 +12,7 @@
 mod elements;
 pub mod limits;
 mod line;
+mod location;
 mod names;
 mod parse;
 mod print;
@@ -19,6 +20,7 @@ mod suggest;
 
 pub use elements::{parse_elements, print_elements};
 pub use line::{Lines, Position};
+pub use location::split_lines;
 pub use parse::parse;
-pub use print::{PrintOptions, print, value_names};
+pub use print::{PrintOptions, number_ops, print, value_names};
 pub use suggest::closest;

@@ -12,9 +12,12 @@ use super::{
     pairing, plan,
 };
 use crate::analysis::cost_model::CostModel;
-use disc_ir::{Block, Dim, Function, FusionKind, Inst, Module, OpKind, Solver, Value, dim::Fact, text::value_names};
+use disc_ir::{
+    Block, Dim, Function, FusionKind, Inst, Lines, Module, OpKind, Origin, Solver, Value, dim::Fact, lines::origins,
+    text::value_names,
+};
 use std::{
-    collections::{BTreeMap, HashMap, HashSet},
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
     fmt,
     sync::Arc,
 };
@@ -43,6 +46,8 @@ pub struct PlannedGroup {
     pub results: Vec<String>,
     /// The decision that a reduction group carries, in words.
     pub plan: Option<String>,
+    /// The lines of the model that it computes, as far as they are known: the first of them.
+    pub lines: Vec<String>,
 }
 
 /// A value that one group computes and another one reads.
@@ -72,7 +77,7 @@ pub fn explain(module: &Module, model: &dyn CostModel) -> Vec<FusionPlan> {
     let plans = module.functions.iter().map(|function| {
         let solver = Solver::new(&function.facts);
         let (names, plan) = (value_names(function), FusionPlan::new(module, function));
-        let mut explaining = Explainer { function, solver, model, names, plan, makers: HashMap::new() };
+        let mut explaining = Explainer { function, lines: &module.lines, solver, model, names, plan, makers: HashMap::new() };
         explaining.block(function.body);
         explaining.plan
     });
@@ -107,6 +112,9 @@ impl fmt::Display for FusionPlan {
         for (number, group) in self.groups.iter().enumerate() {
             writeln!(f, "  g{number} {}: {} -> {}", group.kind, group.ops.join(", "), group.results.join(", "))?;
             group.plan.iter().try_for_each(|plan| writeln!(f, "    {plan}"))?;
+            if !group.lines.is_empty() {
+                writeln!(f, "    at {}", group.lines.join(", "))?;
+            }
         }
         for edge in &self.edges {
             writeln!(f, "  g{} -> g{} by {}: {}", edge.from, edge.to, edge.value, edge.reason)?;
@@ -143,6 +151,7 @@ impl fmt::Display for Reason {
 
 struct Explainer<'f> {
     function: &'f Function,
+    lines: &'f Lines,
     solver: Solver,
     model: &'f dyn CostModel,
     names: HashMap<Value, String>,
@@ -194,6 +203,7 @@ impl Explainer<'_> {
         if ops.is_empty() {
             ops = inner.iter().filter(|&&i| function.kind_of(i) != OpKind::Return).map(named).collect();
         }
+        let origins: BTreeSet<Origin> = origins(function, &inner).into_iter().collect();
         let results = function.results_of(inst);
         let typed = results.iter().map(|&value| format!("{}: {}", self.name(value), function.ty(value)));
         self.plan.groups.push(PlannedGroup {
@@ -201,6 +211,7 @@ impl Explainer<'_> {
             ops,
             results: typed.collect(),
             plan: plan::in_words(function, inst),
+            lines: self.lines.first_of(origins),
         });
         self.makers.extend(results.iter().map(|&value| (value, (number, false))));
     }

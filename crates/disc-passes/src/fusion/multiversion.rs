@@ -94,7 +94,7 @@ fn variant(entry: &Function, number: usize, facts: Vec<Fact>) -> Option<Function
 fn fused(module: &Module, function: &Function, cx: &PassCx) -> Option<Module> {
     let mut function = function.clone();
     function.variant_of = None;
-    let mut alone = Module { functions: vec![function], weights: module.weights.clone() };
+    let mut alone = Module { functions: vec![function], weights: module.weights.clone(), ..Module::default() };
     let mut manager = PassManager::new(Options { fuel: None, ..cx.options.clone() });
     let mut rest = cx.remaining.iter().take_while(|step| step.stages.1 <= Stage::Fused);
     rest.try_for_each(|step| manager.run(&mut alone, step).map(drop)).ok().map(|()| alone)

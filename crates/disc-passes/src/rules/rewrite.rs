@@ -13,7 +13,7 @@
 use super::dead_ops;
 use crate::pass::PassCx;
 use disc_ir::{
-    Block, Builder, Code, Diagnostic, Dim, Function, Inst, Literal, OpKind, Solver, Type, Value, diag::Span,
+    Block, Builder, Code, Diagnostic, Dim, Function, Inst, Literal, OpKind, Origin, Solver, Type, Value, diag::Span,
     infer::same_by_facts, ops::OPS,
 };
 use std::sync::Arc;
@@ -64,6 +64,7 @@ pub(crate) struct Rewriter<'f> {
     /// The block that new ops are added to; it holds the ops before the current one.
     pub(crate) block: Block,
     span: Option<Span>,
+    origin: Option<Origin>,
     error: Option<Diagnostic>,
     changes: usize,
 }
@@ -98,7 +99,8 @@ pub(crate) fn visit(function: &mut Function, solver: &Arc<Solver>, step: &mut St
     let (uses, sliced, block) = (function.use_counts(), read_by_slices(function), function.body);
     let replaced = vec![None; function.value_count()];
     let solver = Arc::clone(solver);
-    let mut rewriter = Rewriter { f: function, solver, uses, sliced, replaced, block, span: None, error: None, changes: 0 };
+    let mut rewriter =
+        Rewriter { f: function, solver, uses, sliced, replaced, block, span: None, origin: None, error: None, changes: 0 };
     rewriter.sweep(block, step)?;
     Ok(rewriter.changes)
 }
@@ -124,7 +126,8 @@ impl Rewriter<'_> {
             for region in self.f.inst(inst).regions.clone() {
                 self.sweep(region, step)?;
             }
-            (self.block, self.span) = (block, self.f.inst(inst).span);
+            let data = self.f.inst(inst);
+            (self.block, self.span, self.origin) = (block, data.span, data.origin);
             match step(self, inst)? {
                 Some(value) => self.replace(inst, value),
                 None => self.f.append(block, inst),
@@ -212,6 +215,7 @@ impl Rewriter<'_> {
     pub(crate) fn build(&mut self, make: impl FnOnce(&mut Builder<'_>) -> Result<Value, Diagnostic>) -> Option<Value> {
         let first = self.f.insts(self.block).len();
         let mut builder = Builder::at(self.f, self.block, Arc::clone(&self.solver));
+        builder.origin = self.origin;
         match make(&mut builder) {
             Ok(value) => {
                 for i in first..self.f.insts(self.block).len() {

@@ -26,7 +26,7 @@ fn functions() -> Vec<Function> {
 
 fn hits_of(function: Function) -> (String, BTreeMap<&'static str, usize>) {
     let name = function.name.to_string();
-    let mut module = Module { functions: vec![function], weights: Vec::new() };
+    let mut module = Module { functions: vec![function], ..Module::default() };
     let before = module.clone();
     let mut manager = PassManager::default();
     manager.run(&mut module, &canonicalize::PASS).unwrap_or_else(|error| panic!("@{name}: {error}"));

@@ -84,6 +84,14 @@ impl Writer<'_> {
         Builder::at(self.function, self.block, Arc::clone(self.solver))
     }
 
+    /// Builds the successor of an op.
+    fn builder_of(&mut self, inst: Inst) -> Builder<'_> {
+        let origin = self.function.inst(inst).origin;
+        let mut builder = self.builder();
+        builder.origin = origin;
+        builder
+    }
+
     /// Permutes a list with one entry per dimension into memory order.
     fn turned<T: Clone>(&self, list: &[T]) -> Vec<T> {
         let mut turned = list.to_vec();
@@ -124,7 +132,7 @@ impl Writer<'_> {
         for operand in from {
             operands.push(if reads_whole { self.operand(operand)? } else { operand });
         }
-        let mut builder = self.builder();
+        let mut builder = self.builder_of(inst);
         let request = builder.op(kind).operands(&operands).attrs(attrs).span(span);
         match kind {
             OpKind::BroadcastInDim | OpKind::Iota | OpKind::Constant => request.result(ty).value(),
@@ -198,7 +206,7 @@ impl Writer<'_> {
         }
         let &[operand, indices] = self.function.operands(inst) else { panic!("a gather has two operands") };
         let (operand, span) = (self.operand(operand)?, self.function.inst(inst).span);
-        self.builder().op(OpKind::Gather).operands(&[operand, indices]).attrs(attrs).span(span).value()
+        self.builder_of(inst).op(OpKind::Gather).operands(&[operand, indices]).attrs(attrs).span(span).value()
     }
 
     /// Reduces the same dimensions, and restores the order of the kept ones.
@@ -212,7 +220,8 @@ impl Writer<'_> {
         }
         let span = self.function.inst(inst).span;
         let dims = as_ints(&sorted(reduced.clone()));
-        let made = self.builder().op(OpKind::Reduce).operands(&operands).region(body).attr("dims", dims).span(span).build()?;
+        let mut builder = self.builder_of(inst);
+        let made = builder.op(OpKind::Reduce).operands(&operands).region(body).attr("dims", dims).span(span).build()?;
         let kept: Vec<usize> = self.order.iter().copied().filter(|axis| !reduced.contains(axis)).collect();
         let lies = sorted(kept.clone());
         let order: Vec<usize> =

@@ -86,11 +86,18 @@ fn evaluate(from: &Function, inst: Inst, on_one: bool) -> Option<Tensor> {
     let result = function.result(op);
     function.results = vec![function.ty(result).clone()];
     let operands: SmallVec<[Value; 3]> = smallvec![result];
-    let end =
-        InstData { kind: OpKind::Return, operands, results: smallvec![], attrs: smallvec![], regions: smallvec![], span: None };
+    let end = InstData {
+        kind: OpKind::Return,
+        operands,
+        results: smallvec![],
+        attrs: smallvec![],
+        regions: smallvec![],
+        span: None,
+        origin: None,
+    };
     let end = function.add_inst(end, []);
     function.append(body, end);
-    let module = Module { functions: vec![function], weights: Vec::new() };
+    let module = Module { functions: vec![function], ..Module::default() };
     let limits = Limits { steps: 1 << 22, bytes: 1 << 26, depth: 8 };
     let results = interp::run_with(&module, "known", &[], &|_| None, limits).ok()?;
     results.into_iter().next()

@@ -320,8 +320,8 @@ fn read_weights(function: &mut Function, values: &[(Value, &Arc<str>)]) {
     for &(value, name) in values {
         let Some(inst) = function.defining(value) else { continue };
         let attrs = smallvec![Some(Attr::Symbol(Arc::clone(name)))];
-        let span = function.inst(inst).span;
-        let weight = function.add_inst(InstData { attrs, span, ..plain(OpKind::Weight) }, [function.ty(value).clone()]);
+        let (span, origin) = (function.inst(inst).span, function.inst(inst).origin);
+        let weight = function.add_inst(InstData { attrs, span, origin, ..plain(OpKind::Weight) }, [function.ty(value).clone()]);
         let result = function.result(weight);
         function.inherit_name(value, result);
         replaced.insert(value, result);
@@ -343,7 +343,15 @@ fn read_weights(function: &mut Function, values: &[(Value, &Arc<str>)]) {
 
 /// An op of this kind without operands and attributes.
 fn plain(kind: OpKind) -> InstData {
-    InstData { kind, operands: smallvec![], results: smallvec![], attrs: smallvec![], regions: smallvec![], span: None }
+    InstData {
+        kind,
+        operands: smallvec![],
+        results: smallvec![],
+        attrs: smallvec![],
+        regions: smallvec![],
+        span: None,
+        origin: None,
+    }
 }
 
 #[cfg(test)]

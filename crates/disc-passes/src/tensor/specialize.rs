@@ -32,7 +32,7 @@ pub fn specialize(module: &Module, name: &str, values: &BTreeMap<Symbol, i64>) -
     functions.extend(called(module, entry).into_iter().cloned());
     let read: HashSet<Arc<str>> = functions.iter().flat_map(weight_names).collect();
     let weights = module.weights.iter().filter(|weight| read.contains(&weight.name)).cloned().collect();
-    Ok(Module { functions, weights })
+    Ok(Module { functions, weights, lines: module.lines.clone() })
 }
 
 /// Replaces dims by constants everywhere in a function.

@@ -97,6 +97,7 @@ impl PyExecutable {
             None => PyDict::new(py),
         };
         dict.set_item("layers", self.executable.meta().sources.clone())?;
+        dict.set_item("lines", self.executable.meta().lines.clone())?;
         dict.set_item("library", library_dict(py, self.executable.gemm().map(|gemm| &**gemm))?)?;
         dict.set_item("weights_cache", self.executable.prepared().name())?;
         dict.set_item("calls", self.calls())?;

@@ -179,13 +179,12 @@ impl PyProfiler {
 
     /// Returns the modules whose weights each kernel reads, by the address of the kernel.
     fn sources<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let (calls, made) = (self.recorder.held().calls.clone(), PyDict::new(py));
-        for launch in calls.iter().flat_map(|call| &call.launches) {
-            if !launch.sources.is_empty() && !made.contains(launch.kernel)? {
-                made.set_item(launch.kernel, launch.sources.to_vec())?;
-            }
-        }
-        Ok(made)
+        self.by_kernel(py, |launch| &launch.sources)
+    }
+
+    /// Returns the lines of the model that each kernel computes, by the address of the kernel.
+    fn lines<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        self.by_kernel(py, |launch| &launch.lines)
     }
 
     /// Returns the calls so far: dicts, each with its kernels in the order of their launches. Times
@@ -217,6 +216,19 @@ impl PyProfiler {
             row.set_item("ns", call.nanoseconds)?;
             row.set_item("kernels", kernels)?;
             made.append(row)?;
+        }
+        Ok(made)
+    }
+}
+
+impl PyProfiler {
+    /// Returns what is known of each kernel, by its address.
+    fn by_kernel<'py>(&self, py: Python<'py>, of: impl Fn(&LaunchRecord) -> &[String]) -> PyResult<Bound<'py, PyDict>> {
+        let (calls, made) = (self.recorder.held().calls.clone(), PyDict::new(py));
+        for launch in calls.iter().flat_map(|call| &call.launches) {
+            if !of(launch).is_empty() && !made.contains(launch.kernel)? {
+                made.set_item(launch.kernel, of(launch).to_vec())?;
+            }
         }
         Ok(made)
     }

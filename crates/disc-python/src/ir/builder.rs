@@ -12,10 +12,11 @@ use super::{
 };
 use crate::errors::{Failure, guarded};
 use disc_ir::{
-    Attr, Block, Builder, Code, Diagnostic, Function, FunctionKind, Module, OpKind, Store, TensorType, Type, Value,
+    Attr, Block, Builder, Code, Diagnostic, Function, FunctionKind, Line, Lines, Module, OpKind, Origin, Store, TensorType, Type,
+    Value,
     graph::Weight,
     ops::{OPS, Stage},
-    text::closest,
+    text::{PrintOptions, closest, print},
     verify,
 };
 use pyo3::{
@@ -37,6 +38,9 @@ pub(crate) struct PyBuilder {
 struct State {
     function: Function,
     weights: Vec<Weight>,
+    lines: Lines,
+    /// The line of the model that is being lowered.
+    origin: Option<Origin>,
     /// Insertion point.
     block: Block,
     solved: Solved,
@@ -51,7 +55,8 @@ impl PyBuilder {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let function = Function::new(name, FunctionKind::Func);
         let (block, solved) = (function.body, Solved::new(&function.facts));
-        let state = State { function, weights: Vec::new(), block, solved, is_finished: false };
+        let state =
+            State { function, weights: Vec::new(), lines: Lines::default(), origin: None, block, solved, is_finished: false };
         Self { id: NEXT.fetch_add(1, Ordering::Relaxed), state: Mutex::new(state) }
     }
 
@@ -112,6 +117,16 @@ impl PyBuilder {
         guarded(|| {
             let ty = Type::tensor([], attr::read_dtype(dtype)?);
             self.append_one(OpKind::DimValue, Vec::new(), vec![("value", Attr::Dim(dim::read(expression)?))], ty)
+        })
+    }
+
+    /// Sets the line of the model that the next ops come from; without a file it is unknown.
+    #[pyo3(signature = (file = None, line = 0, function = ""))]
+    fn location(&self, file: Option<&str>, line: u32, function: &str) -> PyResult<()> {
+        guarded(|| {
+            let mut state = self.open()?;
+            state.origin = file.map(|file| state.lines.add(Line::new(file, line, function)));
+            Ok(())
         })
     }
 
@@ -221,13 +236,14 @@ impl PyBuilder {
         guarded(|| Ok(self.solver().divisible(&dim::read(dim)?, by)))
     }
 
-    /// The module as IR text.
-    fn as_text(&self) -> PyResult<String> {
-        guarded(|| Ok(self.module().to_string()))
+    /// The module as IR text; `lines` are those of the model behind the ops.
+    #[pyo3(signature = (*, lines = false))]
+    fn as_text(&self, lines: bool) -> PyResult<String> {
+        guarded(|| Ok(print(&self.module(), PrintOptions { lines, ..PrintOptions::default() })))
     }
 
     fn __str__(&self) -> PyResult<String> {
-        self.as_text()
+        self.as_text(false)
     }
 
     /// Checks the whole module.
@@ -240,7 +256,7 @@ impl PyBuilder {
     /// The module so far.
     fn module(&self) -> Module {
         let state = self.lock();
-        Module { functions: vec![state.function.clone()], weights: state.weights.clone() }
+        Module { functions: vec![state.function.clone()], weights: state.weights.clone(), lines: state.lines.clone() }
     }
 
     /// Returns the module, once it has outputs.
@@ -272,9 +288,11 @@ impl PyBuilder {
     /// Runs `body` with a builder at the end of the current block.
     pub(super) fn with<T>(&self, body: impl FnOnce(&mut Builder<'_>) -> Result<T, Diagnostic>) -> PyResult<T> {
         let mut state = self.open()?;
-        let State { function, solved, block, .. } = &mut *state;
+        let State { function, solved, block, origin, .. } = &mut *state;
         let solver = solved.get(&function.facts);
-        let result = body(&mut Builder::at(function, *block, solver));
+        let mut builder = Builder::at(function, *block, solver);
+        builder.origin = *origin;
+        let result = body(&mut builder);
         drop(state);
         result.map_err(|diagnostic| Failure::from(diagnostic).into())
     }

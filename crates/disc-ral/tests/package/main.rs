@@ -89,9 +89,9 @@ fn the_module_of_earlier_and_later_versions_is_read() {
     let read: ModuleMeta = serde_json::from_str(earlier).unwrap();
     assert_eq!((read.prepare.len(), read.sources.len()), (1, 0));
     assert_eq!(serde_json::to_string(&read).unwrap(), earlier);
-    let later = r#"{"entries":[],"weights":[],"blobs":[],"prepare":[],"sites":[],"sources":{"k3":["head"]},"a later key":1}"#;
+    let later = r#"{"entries":[],"weights":[],"blobs":[],"prepare":[],"sites":[],"sources":{"k3":["head"]},"lines":{"k3":["m.py:4 f"]},"a later key":1}"#;
     let read: ModuleMeta = serde_json::from_str(later).unwrap();
-    assert_eq!(read.sources["k3"], ["head"]);
+    assert_eq!((&read.sources["k3"][..], &read.lines["k3"][..]), (&["head".into()][..], &["m.py:4 f".into()][..]));
 }
 
 #[test]

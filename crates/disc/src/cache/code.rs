@@ -5,6 +5,7 @@
 use super::{Cache, Key, Level, Outcome};
 use crate::{Artifact, Options, Report, VariantReport, compile::Made, library, weights::Constants};
 use disc_codegen::{host::Offers, target::Compilation};
+use disc_ir::Origin;
 use disc_ral::ModuleMeta;
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, sync::Arc};
@@ -22,6 +23,7 @@ struct Description {
     code: usize,
     constants: Vec<(String, usize)>,
     recipes: BTreeMap<String, String>,
+    origins: BTreeMap<String, Vec<u32>>,
     spent_ms: f64,
 }
 
@@ -64,7 +66,8 @@ pub(crate) fn keep(text: &str, options: &Options, artifact: &Artifact, made: &Ma
 fn encode(artifact: &Artifact, made: &Made) -> Option<Vec<u8>> {
     let constants: BTreeMap<&String, &Arc<[u8]>> = artifact.constants.iter().collect();
     let description = Description {
-        meta: ModuleMeta::clone(&artifact.meta),
+        // The lines are those of one program; another one with this code has its own.
+        meta: ModuleMeta { lines: BTreeMap::new(), ..ModuleMeta::clone(&artifact.meta) },
         kernels_by_kind: artifact.report.kernels_by_kind.clone(),
         variants: artifact.report.variants.clone(),
         versions: artifact.report.versions,
@@ -74,6 +77,7 @@ fn encode(artifact: &Artifact, made: &Made) -> Option<Vec<u8>> {
         code: artifact.code.len(),
         spent_ms: made.spent_ms,
         recipes: made.recipes.iter().map(|(recipe, name)| (recipe.clone(), name.to_string())).collect(),
+        origins: artifact.origins.iter().map(|(group, ops)| (group.clone(), ops.iter().map(|op| op.0).collect())).collect(),
         constants: constants.iter().map(|(name, bytes)| ((*name).clone(), bytes.len())).collect(),
     };
     let text = serde_json::to_vec(&description).ok()?;
@@ -109,12 +113,14 @@ fn decode(bytes: &[u8], targets: &Compilation) -> Option<(Artifact, Made)> {
         ..Report::default()
     };
     let recipes = description.recipes.into_iter().map(|(recipe, name)| (recipe, name.into())).collect();
+    let origins = description.origins.into_iter().map(|(group, ops)| (group, ops.into_iter().map(Origin).collect()));
     let artifact = Artifact {
         code: code.into(),
         image: None,
         meta: Arc::new(description.meta),
         report,
         constants: Arc::new(constants),
+        origins: Arc::new(origins.collect()),
         targets: targets.clone(),
         source: None,
     };

@@ -5,8 +5,8 @@
 //! it was prepared, since a user may have changed them meanwhile.
 use super::{Cache, Key, Level, Outcome, content::digest, mapped::Mapped, writer::WRITER};
 use crate::{Artifact, Options};
-use disc_ral::{Prepared, Weight, WeightState};
-use std::{slice, sync::Arc};
+use disc_ral::{ModuleMeta, Prepared, Weight, WeightState};
+use std::{collections::BTreeMap, slice, sync::Arc};
 
 /// Fewer bytes are prepared faster than found. Blocks of at least this size are mappings, all of
 /// whose bytes have a value.
@@ -31,7 +31,8 @@ impl Place {
         let bytes = artifact.meta.prepared_bytes().filter(|&bytes| bytes >= LEAST && cache.takes(bytes as u64))?;
         let threads = options.threads.unwrap_or_else(disc_ral::default_threads);
         let contents = contents(weights, threads)?;
-        let meta = serde_json::to_vec(&*artifact.meta).ok()?;
+        let meta = ModuleMeta { lines: BTreeMap::new(), ..ModuleMeta::clone(&artifact.meta) };
+        let meta = serde_json::to_vec(&meta).ok()?;
         let key = Key::of(&[b"weights", &artifact.code, &meta, &contents]);
         Some(Self { cache, key, bytes, contents, weights: weights.to_vec(), threads })
     }

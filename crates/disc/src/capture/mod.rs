@@ -11,7 +11,9 @@ pub use reduce::{Reduced, reduce};
 pub use replay::{Replay, replay};
 
 use crate::{
-    Error, VERSION, parse,
+    Error, VERSION,
+    dump::with_lines,
+    parse,
     tensors::{dtype, dtype_of_runtime},
 };
 use disc_ir::{Module, interp::Tensor};
@@ -87,7 +89,7 @@ impl Capture {
         let build = format!("disc {VERSION}");
         let head = Head { format_version: 1, build, entry: self.entry.clone(), facts: self.facts.clone() };
         let head = serde_json::to_vec_pretty(&head).map_err(|error| Error::compile(error.to_string()))?;
-        let text = self.module.to_string();
+        let text = with_lines(&self.module);
         let names: Vec<String> = (0..self.inputs.len()).map(|i| format!("{i:04}")).collect();
         let inputs = file_of(names.iter().map(String::as_str).zip(&self.inputs));
         let weights = file_of(self.weights.iter().map(|(name, tensor)| (name.as_str(), tensor)));

@@ -267,6 +267,7 @@ impl<'c> Parts<'c> {
                 .chain(self.capture.module.functions.iter().filter(|f| *f.name != *self.capture.entry).cloned())
                 .collect(),
             weights: self.capture.module.weights.iter().filter(|weight| names(&weight.name)).cloned().collect(),
+            lines: self.capture.module.lines.clone(),
         };
         let weights = self.capture.weights.iter().filter(|(name, _)| names(name)).cloned().collect();
         let facts = CallFacts { outputs: Vec::new(), error: None, ..self.capture.facts.clone() };
@@ -296,6 +297,7 @@ fn returning(function: &mut Function, values: &[Value]) {
         attrs: Default::default(),
         regions: Default::default(),
         span: None,
+        origin: None,
     };
     let end = function.add_inst(end, []);
     function.append(body, end);

@@ -53,8 +53,10 @@ pub(crate) fn merge(sources: Vec<Source>) -> Result<Merged, Error> {
             }
             names.insert(declared.name, Arc::from(name));
         }
+        let offset = merged.module.lines.append(module.lines);
         for mut function in module.functions {
             rename(&mut function, &functions, &names);
+            renumber(&mut function, offset);
             if merged.module.function(&function.name).is_some() {
                 return Err(Error::argument(format!("there are two entries `{}`", function.name)));
             }
@@ -95,6 +97,15 @@ fn rename(function: &mut Function, functions: &HashMap<Arc<str>, Arc<str>>, weig
             && let Some(new) = names.get(&**name)
         {
             *name = Arc::clone(new);
+        }
+    }
+}
+
+/// Adds `offset` to the origins of all ops.
+fn renumber(function: &mut Function, offset: u32) {
+    for inst in function.walk(function.body) {
+        if let Some(origin) = &mut function.inst_mut(inst).origin {
+            origin.0 += offset;
         }
     }
 }

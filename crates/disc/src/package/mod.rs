@@ -3,7 +3,9 @@
 
 mod merge;
 
-use crate::{Artifact, Error, LibraryChoice, Options, Specialize, VERSION, compile, compile::guarded, weights::Constants};
+use crate::{
+    Artifact, Error, LibraryChoice, Options, Specialize, VERSION, compile, compile::guarded, dump::with_lines, weights::Constants,
+};
 use disc_ir::Module;
 use disc_ral::{
     Blobs, EntryInfo, EntryMeta, FORMAT_VERSION, IR, InputInfo, MANIFEST, Manifest, ModuleMeta, NewPart, OutputInfo, PartInfo,
@@ -90,7 +92,7 @@ impl Package {
             views.extend(entry);
         }
         let merged = merge::merge(sources)?;
-        let text = export.ir.then(|| merged.module.to_string());
+        let text = export.ir.then(|| with_lines(&merged.module));
         let names: Vec<Option<&String>> = match &export.targets[..] {
             [] => vec![None],
             names => names.iter().map(Some).collect(),

@@ -12,7 +12,9 @@ pub(super) fn events(process: usize, title: &str, launches: &[LaunchRecord], nam
         json!({
             "name": names.of(launch), "cat": "kernel", "ph": "X", "pid": process, "tid": 0, "ts": begin,
             "dur": launch.nanoseconds as f64 / 1e3,
-            "args": { "units": launch.units, "threads": launch.threads, "estimated_ns": launch.cost },
+            "args": {
+                "units": launch.units, "threads": launch.threads, "estimated_ns": launch.cost, "lines": launch.lines.join(", "),
+            },
         })
     };
     [title].into_iter().chain(launches.iter().map(event)).collect()

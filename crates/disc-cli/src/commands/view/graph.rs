@@ -42,7 +42,8 @@ impl Drawing {
         let curves = plan.edges.iter().map(|edge| curve(edge, places[edge.from], places[edge.to])).collect();
         let boxes = plan.groups.iter().zip(&places).enumerate().map(|(number, (group, &(x, y)))| {
             let (ops, results) = (group.ops.join(", "), group.results.join(", "));
-            let title = format!("g{number} {}: {ops} -> {results}", group.kind);
+            let lines = if group.lines.is_empty() { String::new() } else { format!(" at {}", group.lines.join(", ")) };
+            let title = format!("g{number} {}: {ops} -> {results}{lines}", group.kind);
             Group { x, y, first: format!("g{number} {}", group.kind), second: short(&ops), title }
         });
         Self { width, height, boxes: boxes.collect(), curves }

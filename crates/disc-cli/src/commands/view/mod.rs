@@ -11,7 +11,11 @@ use crate::{
     diff,
     source::Source,
 };
-use disc_ir::{Code, Diagnostic, FunctionKind, Module, ops::Stage};
+use disc_ir::{
+    Code, Diagnostic, FunctionKind, Module,
+    ops::Stage,
+    text::{PrintOptions, print},
+};
 use disc_passes::{
     fusion::{self, FusionPlan},
     pass::{PassDef, PassManager},
@@ -63,14 +67,14 @@ pub(super) fn view(given: &ViewArguments, source: &Source) -> Result<Answer, Vec
 /// Compiles a program to kernels, and records the intermediate stages.
 fn compiled(mut module: Module, from: Stage, title: &str, options: &disc::Options) -> Result<View, Vec<Diagnostic>> {
     let mut manager = pipeline::manager(disc::stages::pass_options(options).map_err(diagnostics)?);
-    let mut before = module.to_string();
+    let mut before = with_lines(&module);
     let mut stages = vec![(from.name(), before.clone())];
     let model = manager.cx.options.model.clone();
     let explain = |module: &Module| fusion::explain(module, &*model);
     let (mut passes, mut plans) = (Vec::new(), if from == Stage::Fused { explain(&module) } else { Vec::new() });
     for pass in pipeline::STEPS.iter().filter(|step| step.stages.0 >= from) {
         manager.run(&mut module, pass).map_err(|error| vec![error.note(format!("in pass `{}`", pass.name))])?;
-        let after = module.to_string();
+        let after = with_lines(&module);
         passes.push(pass_view(pass, &manager, diff::unified(&before, &after, ("before", "after"))));
         before = after;
         let (start, end) = pass.stages;
@@ -86,10 +90,14 @@ fn compiled(mut module: Module, from: Stage, title: &str, options: &disc::Option
     let made = disc::stages::kernels(module, options).map_err(diagnostics)?;
     let is_kernel = |kind| matches!(kind, FunctionKind::Kernel | FunctionKind::Routine);
     let (kernels, programs): (Vec<_>, Vec<_>) = made.functions.into_iter().partition(|function| is_kernel(function.kind));
-    stages.push((Stage::Kernel.name(), Module { functions: programs, weights: made.weights }.to_string()));
+    stages.push((Stage::Kernel.name(), with_lines(&Module { functions: programs, weights: made.weights, lines: made.lines })));
     let kernels = kernels.iter().map(|kernel| (kernel.name.to_string(), kernel.to_string())).collect();
     let target = options.target.clone().unwrap_or_else(|| "this machine".into());
     Ok(View { title: title.into(), target, stages, passes, plans, kernels })
+}
+
+fn with_lines(module: &Module) -> String {
+    print(module, PrintOptions { lines: true, ..PrintOptions::default() })
 }
 
 fn pass_view(pass: &'static PassDef, manager: &PassManager, diff: String) -> PassView {
@@ -127,6 +135,16 @@ mod tests {
         assert!(view.passes.iter().any(|pass| pass.name == "canonicalize" && pass.rules.contains(&("subtract-zero", 1))));
         let names = view.kernels.iter().map(|(name, _)| &**name).chain(view.passes.iter().map(|pass| pass.name));
         names.for_each(|name| assert!(page.contains(name), "{name}"));
+    }
+
+    #[test]
+    fn a_page_names_lines_of_the_model() {
+        let text = PROGRAM
+            .replace("%e = exponential %s : tensor<[B]x4xf32>", "%e = exponential %s : tensor<[B]x4xf32> loc(\"m.py\":7 \"f\")");
+        let view = compiled(disc_ir::parse(&text).unwrap(), Stage::Tensor, "m", &disc::Options::default()).unwrap();
+        assert!(view.plans[0].groups[0].lines == ["m.py:7 f"], "{:?}", view.plans[0].groups);
+        assert!(view.stages.iter().all(|(_, text)| text.contains("loc(\"m.py\":7 \"f\")")));
+        assert!(page::write(&view).unwrap().contains("<small>m.py:7 f</small>"));
     }
 
     #[test]

@@ -123,7 +123,8 @@ impl Sketch {
         self.build(|b| b.ret(results).map(drop))?;
         self.function.results = results.iter().map(|&value| self.function.ty(value).clone()).collect();
         let entry = self.function.name.to_string();
-        let module = Module { functions: [vec![self.function], self.others].concat(), weights: self.weights };
+        let module =
+            Module { functions: [vec![self.function], self.others].concat(), weights: self.weights, ..Module::default() };
         Ok(Case { kind: self.kind, dtype: self.dtype, shapes: self.shapes, module, entry, draws: self.draws, nearness })
     }
 }

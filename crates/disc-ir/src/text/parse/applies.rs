@@ -49,6 +49,7 @@ impl Parser<'_> {
             attrs: attrs.slots,
             regions: SmallVec::new(),
             span: Some(place),
+            origin: None,
         };
         let inst = function.add_inst(data.clone(), results);
         function.append(block, inst);

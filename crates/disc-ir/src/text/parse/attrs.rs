@@ -1,6 +1,6 @@
 //! Parses values of attributes, by the kind that the op table declares.
 use super::{
-    super::suggest::closest,
+    super::{location, suggest::closest},
     Parser,
     cursor::{Cursor, Parsed, error, shorten, span},
     dims, literal, types,
@@ -8,6 +8,7 @@ use super::{
 use crate::{
     attr::{Attr, AttrKind},
     diag::{Code, Span},
+    lines::Line,
     ops::{AttrDef, OpDef},
     types::DType,
 };
@@ -275,14 +276,22 @@ impl Parser<'_> {
 
     /// Skips `loc(...)`, which other tools write.
     pub(super) fn skip_location(&mut self) -> Parsed<()> {
+        self.location().map(drop)
+    }
+
+    /// Reads `loc(...)`; the line of the model, if it is one.
+    pub(super) fn location(&mut self) -> Parsed<Option<Line>> {
         if self.cursor.peek_word() == Some("loc") {
             let start = self.cursor.pos;
             self.cursor.eat_word("loc");
             self.cursor.expect("(", "after `loc`")?;
+            if let Some(line) = location::read(&mut self.cursor) {
+                return Ok(Some(line));
+            }
             self.skip_until(b")").map_err(|_| error(Code::E0101, span(start, start + 3), "the location has no end"))?;
             self.cursor.eat(")");
         }
-        Ok(())
+        Ok(None)
     }
 }
 

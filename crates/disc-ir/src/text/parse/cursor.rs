@@ -11,7 +11,7 @@ use super::super::{
 };
 use crate::diag::{Code, Diagnostic, Span};
 
-pub(super) type Parsed<T> = Result<T, Diagnostic>;
+pub(in crate::text) type Parsed<T> = Result<T, Diagnostic>;
 
 /// A word or name and its place.
 #[derive(Clone, Copy, Debug)]
@@ -20,9 +20,9 @@ pub(super) struct Word<'s> {
     pub(super) span: Span,
 }
 
-pub(super) struct Cursor<'s> {
+pub(in crate::text) struct Cursor<'s> {
     pub(super) source: &'s str,
-    pub(super) pos: usize,
+    pub(in crate::text) pos: usize,
 }
 
 pub(super) fn span(start: usize, end: usize) -> Span {
@@ -34,11 +34,11 @@ pub(super) fn error(code: Code, span: Span, message: impl Into<String>) -> Diagn
 }
 
 impl<'s> Cursor<'s> {
-    pub(super) fn new(source: &'s str) -> Self {
+    pub(in crate::text) fn new(source: &'s str) -> Self {
         Self { source, pos: 0 }
     }
 
-    pub(super) fn byte(&self) -> Option<u8> {
+    pub(in crate::text) fn byte(&self) -> Option<u8> {
         self.source.as_bytes().get(self.pos).copied()
     }
 
@@ -59,12 +59,12 @@ impl<'s> Cursor<'s> {
     }
 
     /// Returns true if `text` (punctuation, or the start of a word) follows.
-    pub(super) fn at(&mut self, text: &str) -> bool {
+    pub(in crate::text) fn at(&mut self, text: &str) -> bool {
         self.peek();
         self.source.as_bytes()[self.pos..].starts_with(text.as_bytes())
     }
 
-    pub(super) fn eat(&mut self, punctuation: &str) -> bool {
+    pub(in crate::text) fn eat(&mut self, punctuation: &str) -> bool {
         let found = self.at(punctuation);
         if found {
             self.pos += punctuation.len();
@@ -159,7 +159,7 @@ impl<'s> Cursor<'s> {
     }
 
     /// A string in quotes, with its escapes undone.
-    pub(super) fn string(&mut self) -> Parsed<String> {
+    pub(in crate::text) fn string(&mut self) -> Parsed<String> {
         if self.peek() != Some(b'"') {
             return Err(self.unexpected("a string in quotes"));
         }
@@ -199,7 +199,7 @@ impl<'s> Cursor<'s> {
     }
 
     /// A decimal integer.
-    pub(super) fn integer(&mut self) -> Parsed<i64> {
+    pub(in crate::text) fn integer(&mut self) -> Parsed<i64> {
         self.peek();
         let start = self.pos;
         let digits = start + usize::from(self.byte() == Some(b'-'));

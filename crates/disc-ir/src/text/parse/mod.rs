@@ -20,6 +20,7 @@ mod types;
 
 pub(super) use applies::combines_two;
 pub(super) use attrs::{is_leading, pair};
+pub(super) use cursor::Cursor;
 pub(super) use op::{is_indexed, takes_short_form};
 
 use super::limits::{MAX_FUNCTIONS, MAX_LITERAL_BYTES, MAX_OPS, MAX_TEXT, MAX_VALUES};
@@ -29,7 +30,7 @@ use crate::{
     literal::Literal,
     types::DType,
 };
-use cursor::{Cursor, Parsed, error};
+use cursor::{Parsed, error};
 use std::{collections::HashSet, sync::Arc};
 use types::Fresh;
 

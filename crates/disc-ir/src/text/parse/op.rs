@@ -13,7 +13,7 @@ use crate::{
     build::region_type,
     diag::{Code, Diagnostic, Span},
     dim::Dim,
-    graph::{Block, InstData, Value},
+    graph::{Block, Inst, InstData, Value},
     infer::{InferCx, RegionType},
     ops::{OPS, OpDef, OpKind, Stages},
     types::{TensorType, Type},
@@ -42,8 +42,10 @@ impl<'s> Parser<'s> {
         if head.regions.is_empty() {
             self.regions(body, &mut head)?;
         }
-        self.skip_location()?;
-        self.finish(body, block, head, signature, names, place).map_err(|e| e.at(Some(place)))
+        let origin = self.location()?.map(|line| self.module.lines.add(line));
+        let inst = self.finish(body, block, head, signature, names, place).map_err(|e| e.at(Some(place)))?;
+        body.function.inst_mut(inst).origin = origin;
+        Ok(())
     }
 
     /// Returns the span from `start` to here, or to the end of the line, without the text behind
@@ -244,7 +246,7 @@ impl<'s> Parser<'s> {
         signature: Signature,
         names: Vec<Name>,
         place: Span,
-    ) -> Parsed<()> {
+    ) -> Parsed<Inst> {
         let (def, mark) = (head.def, signature.mark());
         let solver = body.solver();
         let operands: Vec<(Type, Span)> = head.operands.iter().map(|(v, at)| (body.function.ty(*v).clone(), *at)).collect();
@@ -266,11 +268,13 @@ impl<'s> Parser<'s> {
             attrs: head.attrs.slots,
             regions: head.regions,
             span: Some(place),
+            origin: None,
         };
         let inst = body.function.add_inst(data, results);
         body.function.append(block, inst);
         let values = body.function.results_of(inst).to_vec();
-        names.iter().zip(values).try_for_each(|((name, place), value)| body.define(name, *place, value))
+        names.iter().zip(values).try_for_each(|((name, place), value)| body.define(name, *place, value))?;
+        Ok(inst)
     }
 
     /// Fills attributes that follow from the result's element type: literals, and a `dtype` that is

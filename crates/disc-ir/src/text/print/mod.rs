@@ -9,7 +9,8 @@ mod scope;
 
 use super::names::{is_plain, quote};
 use crate::{
-    graph::{Block, Function, FunctionKind, Module, Value},
+    graph::{Block, Function, FunctionKind, Inst, Module, Value},
+    lines::{Lines, Origin},
     types::Type,
 };
 use scope::Scope;
@@ -23,10 +24,37 @@ use std::{
 pub struct PrintOptions {
     /// Writes `loc(START:END)`, bytes of the source, after each op that has a place.
     pub locs: bool,
+    /// Writes `loc("model.py":42 "forward")` after each op whose line in the model is known.
+    pub lines: bool,
 }
 
 /// The text of a module.
 pub fn print(module: &Module, options: PrintOptions) -> String {
+    print_ops(module, options, &mut |_, _, _| {})
+}
+
+/// Prints a module without lines, and makes the line of that text on which an op ends its origin:
+/// modules that print alike then have the same origins, wherever their lines are.
+pub fn number_ops(module: &mut Module) -> String {
+    let mut ends = Vec::new();
+    let text = print_ops(module, PrintOptions::default(), &mut |function, inst, end| ends.push((function, inst, end)));
+    let old = std::mem::take(&mut module.lines);
+    let origins: Vec<Vec<Option<Origin>>> = module.functions.iter_mut().map(Function::take_origins).collect();
+    let (mut line, mut counted) = (0, 0);
+    for (function, inst, end) in ends {
+        line += text.as_bytes()[counted..end].iter().filter(|&&byte| byte == b'\n').count() as u32;
+        counted = end;
+        module.functions[function].inst_mut(inst).origin = Some(Origin(line));
+        if let Some(known) = origins[function][inst.index()].and_then(|origin| old.get(origin)) {
+            module.lines.set(Origin(line), known.clone());
+        }
+    }
+    text
+}
+
+/// Prints a module. `ended` gets the number of the function, each op that is printed, and where
+/// its text ends.
+fn print_ops(module: &Module, options: PrintOptions, ended: &mut dyn FnMut(usize, Inst, usize)) -> String {
     let mut out = String::new();
     for weight in &module.weights {
         let ty = Type::Tensor(weight.ty.clone());
@@ -34,11 +62,15 @@ pub fn print(module: &Module, options: PrintOptions) -> String {
         let prepared = weight.prepared.map(|result| format!(" = prepared {result}")).unwrap_or_default();
         out.push_str(&format!("weight {}{data}{prepared} : {ty}\n", symbol(&weight.name)));
     }
-    for function in &module.functions {
+    for (number, function) in module.functions.iter().enumerate() {
         if !out.is_empty() {
             out.push('\n');
         }
-        Printer::new(function, options, &mut out).function();
+        let mut ended = |inst: Inst, end: usize| ended(number, inst, end);
+        let mut printer = Printer::new(function, options, &mut out);
+        printer.lines = options.lines.then_some(&module.lines);
+        printer.ended = Some(&mut ended);
+        printer.function();
     }
     out
 }
@@ -75,6 +107,8 @@ pub(super) use literal::elements;
 struct Printer<'p> {
     function: &'p Function,
     options: PrintOptions,
+    lines: Option<&'p Lines>,
+    ended: Option<&'p mut dyn FnMut(Inst, usize)>,
     out: &'p mut String,
     scope: Scope,
     indent: usize,
@@ -82,7 +116,7 @@ struct Printer<'p> {
 
 impl<'p> Printer<'p> {
     fn new(function: &'p Function, options: PrintOptions, out: &'p mut String) -> Self {
-        Self { function, options, out, scope: Scope::default(), indent: 0 }
+        Self { function, options, lines: None, ended: None, out, scope: Scope::default(), indent: 0 }
     }
 
     fn write(&mut self, text: fmt::Arguments<'_>) {

@@ -44,8 +44,14 @@ impl Printer<'_> {
         }
         self.signature(inst);
         self.regions(inst, def);
-        if let Some(span) = data.span.filter(|_| self.options.locs) {
+        if let Some(line) = self.lines.zip(data.origin).and_then(|(lines, origin)| lines.get(origin)) {
+            self.out.push_str(&super::super::location::text(line));
+        } else if let Some(span) = data.span.filter(|_| self.options.locs) {
             self.write(format_args!(" loc({}:{})", span.start, span.end));
+        }
+        let end = self.out.len();
+        if let Some(ended) = &mut self.ended {
+            ended(inst, end);
         }
         self.out.push('\n');
     }
