@@ -58,6 +58,8 @@ class Kernel:
     ``kind`` and ``version`` are parts of its name: the kind of the group of ops, and the version
     that guards chose for the sizes, which is empty for the general one. ``layers`` are the modules
     of the model whose weights it reads: ``encoder.*.query`` for layers that share the kernel.
+    ``lines`` are the lines of the model that it computes, as ``model.py:42 forward``: the first of
+    them in the order of the program.
     """
 
     module: str
@@ -65,13 +67,14 @@ class Kernel:
     kind: str
     version: str
     layers: tuple[str, ...] = ()
+    lines: tuple[str, ...] = ()
     count: int = 0
     units: int = 0
     ns: int = 0
     threads: int = 0
 
     @classmethod
-    def of(cls, module: str, name: str, layers: Iterable[str] = ()) -> Kernel:
+    def of(cls, module: str, name: str, layers: Iterable[str] = (), lines: Iterable[str] = ()) -> Kernel:
         """A kernel that did not run yet.
 
         >>> kernel = Kernel.of("Net", "k3_reduction_split")
@@ -80,7 +83,7 @@ class Kernel:
         """
         found = _NAME.fullmatch(name.removesuffix(" by the library"))
         kind, version = (found[3], found[4]) if found is not None else ("", "")
-        return cls(module, name, kind, version, tuple(layers))
+        return cls(module, name, kind, version, tuple(layers), tuple(lines))
 
     def add(self, launch: Launch) -> None:
         self.count += 1
@@ -102,6 +105,7 @@ class Profile:
         self._numbers: set[int] = set()
         self._rows: list[dict[str, Any]] | None = None
         self._sources: dict[int, list[str]] = {}
+        self._lines: dict[int, list[str]] = {}
         #: Calls that came when there were launches enough.
         self.left_out = 0
         if module is not None:
@@ -136,7 +140,7 @@ class Profile:
         if self._rows is not None or self._native is None:
             return self._rows or []
         self._note_executables()
-        self._sources = self._native.sources()
+        self._sources, self._lines = self._native.sources(), self._native.lines()
         rows = self._native.calls()
         return [row for row in rows if self._module is None or row["executable"] in self._numbers]
 
@@ -154,7 +158,8 @@ class Profile:
             for launch in call.launches:
                 key = (call.module, launch.kernel, launch.address)
                 if key not in made:
-                    made[key] = Kernel.of(*key[:2], self._sources.get(launch.address, ()))
+                    of = self._sources.get(launch.address, ()), self._lines.get(launch.address, ())
+                    made[key] = Kernel.of(*key[:2], *of)
                 made[key].add(launch)
         return sorted(made.values(), key=lambda kernel: -kernel.ns)
 
@@ -175,11 +180,13 @@ class Profile:
         for call in self.calls:
             events.append(_event(f"disc::{call.module}", "call", call, call, call.sizes))
             for launch in call.launches:
-                args = {
+                args: dict[str, Any] = {
                     "units": launch.units,
                     "threads": launch.threads,
                     "estimated_ns": launch.estimated_ns,
                 }
+                if lines := self._lines.get(launch.address):
+                    args["lines"] = ", ".join(lines)
                 events.append(_event(launch.kernel, "kernel", call, launch, args))
         text = json.dumps({"displayTimeUnit": "ns", "traceEvents": events})
         Path(path).write_text(text + "\n", encoding="utf-8")
@@ -197,15 +204,18 @@ class Profile:
         several = len({kernel.module for kernel in kernels}) > 1
         shown = [(f"{k.module}/{k.name}" if several else k.name, k) for k in kernels[:most]]
         wide = max((len(name) for name, _ in shown), default=0)
+        deep = max((len(_listed(kernel.layers)) for _, kernel in shown), default=0)
+        deep = max(deep, len("layers"))
         if shown:
             lines.append(
-                f"{'kernel':<{wide}}  {'us':>12}  {'share':>5}  {'launches':>8}  {'units':>12}  threads  layers"
+                f"{'kernel':<{wide}}  {'us':>12}  {'share':>5}  {'launches':>8}  {'units':>12}  threads"
+                f"  {'layers':<{deep}}  lines".rstrip()
             )
         for name, kernel in shown:
             part = 100 * kernel.ns / whole if whole else 0.0
             lines.append(
                 f"{name:<{wide}}  {kernel.ns / 1e3:>12.1f}  {part:>4.0f}%  {kernel.count:>8}  {kernel.units:>12}"
-                f"  {kernel.threads:>7}  {_listed(kernel.layers)}".rstrip()
+                f"  {kernel.threads:>7}  {_listed(kernel.layers):<{deep}}  {_listed(kernel.lines)}".rstrip()
             )
         if len(kernels) > most:
             lines.append(f"and {len(kernels) - most} more, see .kernels")
@@ -265,13 +275,13 @@ def _call(row: dict[str, Any], unnamed: dict[int, str]) -> ProfiledCall:
     return ProfiledCall(row["name"], sizes, row["thread"], row["start"], row["ns"], tuple(launches))
 
 
-def _listed(layers: tuple[str, ...]) -> str:
-    """The layers in one line.
+def _listed(names: tuple[str, ...]) -> str:
+    """Layers or lines in one line.
 
     >>> _listed(("a", "b", "c"))
     'a, b, ...'
     """
-    return ", ".join((*layers[:2], "...") if len(layers) > 2 else layers)
+    return ", ".join((*names[:2], "...") if len(names) > 2 else names)
 
 
 def _event(name: str, category: str, call: ProfiledCall, timed: ProfiledCall | Launch, args: dict) -> dict:

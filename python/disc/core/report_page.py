@@ -7,7 +7,7 @@ from typing import Any
 
 from .errors import Error
 from .profiling import Profile
-from .report_rows import rows
+from .report_rows import kernel_lines, rows
 
 #: So many kernels are shown.
 _MOST_KERNELS = 40
@@ -64,6 +64,7 @@ def _figures(values: dict[str, Any], profile: Profile | None) -> dict[str, Any]:
         "kinds": _shares(kinds),
         "stages": _shares(stages),
         "kernels": _timed(profile) if profile is not None else [],
+        "lines": kernel_lines(values),
         "left": values["fallbacks"],
         "breaks": values.get("graph_breaks", []),
         "facts": [(text, values["asked_at"].get(text)) for text in (*values["facts"], *values["fixed"])],
@@ -80,6 +81,7 @@ def _timed(profile: Profile) -> list[dict[str, Any]]:
             "count": kernel.count,
             "share": 100 * kernel.ns / whole,
             "layers": ", ".join(kernel.layers),
+            "lines": ", ".join(kernel.lines),
         }
         for kernel in kernels[:_MOST_KERNELS]
     ]

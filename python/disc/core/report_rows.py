@@ -22,6 +22,9 @@ def _compiled(v: dict[str, Any]) -> list[tuple[str, str]]:
     if "kernels" in v:
         kinds = ", ".join(f"{n} {kind}" for kind, n in v.get("kernels_by_kind", {}).items())
         found.append(("kernels", f"{v['kernels']}{f' ({kinds})' if kinds else ''}"))
+        if lines := [f"{group} {text[0]}{_others(text)}" for group, text in kernel_lines(v)]:
+            rest = f"; and {len(lines) - MOST_ROWS} more, see to_dict()" if len(lines) > MOST_ROWS else ""
+            found.append(("lines", "; ".join(lines[:MOST_ROWS]) + rest))
         found += [("plan", f"{plan['kernels']} where {plan['when']}") for plan in v.get("plans", [])]
     found.append(("stages, ms", ", ".join(f"{name} {ms:.0f}" for name, ms in v["stages_ms"].items())))
     special = v.get("specialized", {})
@@ -35,6 +38,15 @@ def _compiled(v: dict[str, Any]) -> list[tuple[str, str]]:
         choices = f"{len(library['choices'])} choices"
         found.append(("library", f"{library['name']} ({library['policy']}): {ways}, {choices}"))
     return found
+
+
+def kernel_lines(values: dict[str, Any]) -> list[tuple[str, list[str]]]:
+    """The lines of the model behind each group of kernels, in the order of the groups."""
+    return sorted(values.get("lines", {}).items(), key=lambda pair: int(pair[0][1:]))
+
+
+def _others(lines: list[str]) -> str:
+    return f" (+{len(lines) - 1})" if len(lines) > 1 else ""
 
 
 def _held(v: dict[str, Any]) -> list[tuple[str, str]]:

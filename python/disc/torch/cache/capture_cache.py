@@ -47,7 +47,7 @@ from .fingerprint import Read, own_files, read
 if TYPE_CHECKING:
     from ..capture.capture import CapturedGraph
 
-_FORMAT = 8
+_FORMAT = 9
 _MOST_BYTES = 64 << 20
 
 
@@ -412,7 +412,7 @@ def _payload(
 ) -> bytes | None:
     """The bytes of an entry; None if they are too many."""
     stored = captured.stored()
-    if len(stored.text()) > _MOST_BYTES:
+    if len(stored.source) > _MOST_BYTES:
         return None
     if (t := _unknown_constant(asked, graph.traced)) is not None:
         raise Unsure(f"a tensor {list(t.shape)} of unknown origin")

@@ -17,6 +17,7 @@ from torch.utils import _pytree as pytree
 
 from ...core.dims import DimPlan
 from ..graph import weight_names
+from ..graph.model_files import moved, without_lines
 from ..graph.program import Program
 from ..pytree.arguments import Arguments
 
@@ -43,10 +44,12 @@ class CapturedProgram:
     stages: dict[str, float] = field(default_factory=dict)
     #: For each cache of the result, the one of the arguments that it is.
     returned_caches: tuple[int | None, ...] = ()
+    #: Of a stored program, the files of the model when it was stored.
+    files: dict[str, Any] = field(default_factory=dict)
 
     def text(self) -> str:
-        """Returns the ops as text."""
-        return self.source if isinstance(self.source, str) else self.source.as_text()
+        """Returns the ops as text, without lines of the model."""
+        return without_lines(self.source) if isinstance(self.source, str) else self.source.as_text()
 
     def stored(self) -> CapturedProgram:
         """Returns the form that is kept on disk: with text for a builder,
@@ -55,7 +58,9 @@ class CapturedProgram:
         program = dataclasses.replace(
             self.program, weights=[(name, None) for name, _ in self.program.weights]
         )
-        return dataclasses.replace(self, program=program, source=self.text(), stages={})
+        source = self.source if isinstance(self.source, str) else self.source.as_text(lines=True)
+        files = self.program.files.kept(source)
+        return dataclasses.replace(self, program=program, source=source, stages={}, files=files)
 
     @classmethod
     def from_cache(cls, stored: CapturedProgram, module: torch.nn.Module) -> CapturedProgram | None:
@@ -65,4 +70,5 @@ class CapturedProgram:
         if any(weight is None for _, weight in weights) or any(weight is None for weight in state):
             return None
         program = dataclasses.replace(stored.program, weights=weights)
-        return dataclasses.replace(stored, program=program, stages={"capture": 0.0, "convert": 0.0})
+        source, stages = moved(stored.source, stored.files), {"capture": 0.0, "convert": 0.0}
+        return dataclasses.replace(stored, program=program, source=source, stages=stages)

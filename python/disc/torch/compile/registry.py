@@ -169,7 +169,7 @@ class CompiledByTorch(Compiled):
         whole = summed(rows, 0, sum(graph.calls for graph in graphs))
         first = next((row for row in rows if row["clusters"]), nothing())
         return {
-            **{key: value for key, value in first.items() if key != "layers"},
+            **{key: value for key, value in first.items() if key not in ("layers", "lines")},
             **whole,
             **{name: first[name] for name in _OF_THE_FIRST},
             "captured_by": "dynamo",
@@ -181,6 +181,7 @@ class CompiledByTorch(Compiled):
                     "operations": row["operations"],
                     "kernels": row["kernels"],
                     "layers": row.get("layers", {}),
+                    "lines": row.get("lines", {}),
                     "clusters": row["clusters"],
                     "coverage": row["coverage"],
                     "calls": graph.calls,

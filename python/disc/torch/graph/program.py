@@ -12,6 +12,8 @@ from typing import Any
 import sympy
 import torch
 
+from .model_files import Files
+
 
 @dataclass
 class Program:
@@ -36,4 +38,6 @@ class Program:
     checks: list[tuple[sympy.Basic, str]] = field(default_factory=list)
     #: The lines of the model that ask for a fact or a check, as far as they are known.
     asked_at: dict[str, str] = field(default_factory=dict)
+    #: The files of the model whose lines the ops have.
+    files: Files = field(default_factory=Files)
     operations: int = 0

@@ -26,7 +26,7 @@ from ...core.errors import Error, UnsupportedOp
 from ...lowering import sizes
 from ...lowering.emitter import MISSING, Number, is_value
 from ..capture.captured_program import CapturedProgram
-from ..graph.origin import source_line
+from ..graph.origin import Line, model_line, source_line
 from ..graph.program import Program
 from ..symbolic.conditions import conjuncts
 from ..symbolic.expressions import SYMBOLIC, expression
@@ -99,6 +99,7 @@ class Walk:
         self.given_within: set[torch.fx.Node] = set()
         #: The node that is being converted.
         self.node: torch.fx.Node | None = None
+        self._line: Line | None = None
 
     def lower(self) -> None:
         """Declares the interface but for the results, and converts the graph."""
@@ -115,11 +116,23 @@ class Walk:
         for node in graph.nodes:
             if node.op == "output":
                 return node.args[0]
+            self.locate(node)
             if node.op == "get_attr":
                 self._get_attr(node, graph)
             elif node.op == "call_function":
                 self._call(node)
         return ()
+
+    def locate(self, node: torch.fx.Node) -> None:
+        """Makes the line of a node the origin of the ops that follow."""
+        if (line := model_line(node)) == self._line:
+            return
+        self._line = line
+        if line is None:
+            self.builder.location()
+        else:
+            path, number, function = line
+            self.builder.location(self.program.files.shown(path), number, function)
 
     def read(self, node):
         return self.aliases.read(node)
@@ -280,7 +293,9 @@ class Walk:
         holders = [n for n in graph.nodes if n.op == "placeholder"]
         self.given_within.update(holders)
         self.values |= zip(holders, given, strict=True)
-        return self.resolve(self.run(graph))
+        results = self.run(graph)
+        self.locate(graph_of)
+        return self.resolve(results)
 
     def _convert(self, node, name: str) -> None:
         entry, written = self.aliases.entry(name, node)

@@ -96,12 +96,13 @@ class PartitionedProgram:
         for name in ("dims", "facts", "fixed", "asked_at", "cache"):
             report[name] = rows[0][name]
         # Kernels of clusters share names.
-        del report["layers"]
+        del report["layers"], report["lines"]
         report["parts"] = [
             {
                 "operations": row["operations"],
                 "kernels": row["kernels"],
                 "layers": row["layers"],
+                "lines": row["lines"],
                 "inputs": len(made.cluster.taken),
                 "outputs": len(made.cluster.given),
             }
