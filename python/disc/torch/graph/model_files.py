@@ -72,7 +72,7 @@ def moved(text: str, files: dict[str, _Kept]) -> str:
         return text
     now = {shown: _numbers(kept) for shown, kept in changed.items()}
 
-    def place(match: re.Match) -> str:
+    def place(match: re.Match[str]) -> str:
         shown, number, function = match.groups()
         if shown not in now:
             return match[0]
