@@ -193,3 +193,59 @@ def test_random_programs_are_as_eager(first):
     tried = [random_programs.tried(seed) for seed in range(first, first + 10)]
     assert [found for found, _ in tried if found is not None] == []
     assert sum(clusters > 0 for _, clusters in tried) >= 8
+
+
+class Suppressed(nn.Module):
+    """Boxes of high scores, and those of them that do not overlap: both counts come from data."""
+
+    def __init__(self, first: bool):
+        super().__init__()
+        self.first = first
+
+    def forward(self, boxes, scores):
+        boxes = torch.cat([boxes[:, :2], boxes[:, :2] + boxes[:, 2:].exp()], 1)
+        if self.first:
+            mask = scores > 0.5
+            boxes, scores = boxes[mask], scores[mask]
+        kept = torch.ops.torchvision.nms(boxes, scores, 0.3)
+        return boxes[kept].sigmoid() * 2 + 1, scores[kept].log()
+
+
+@pytest.mark.parametrize("first", [False, True])
+def test_a_count_from_data_may_be_0_or_1(first):
+    pytest.importorskip("torchvision")
+    model = Suppressed(first)
+
+    def example(size: int, high: int):
+        scores = torch.rand(size) * 0.4
+        scores[:high] += 0.55
+        return 3 * torch.randn(size, 4), scores
+
+    fast = disc.optimize(model, example(8, 4), options=disc.Options(min_cluster_size=1))
+    values = report(fast)
+    assert values["clusters"] == 2
+    counts = set()
+    for size, high in ((8, 4), (20, 20), (9, 2), (8, 1), (8, 0), (1, 1), (0, 0)):
+        given = example(size, high)
+        expected = model(*given)
+        counts.add(len(expected[0]))
+        torch.testing.assert_close(fast(*given), expected)
+    assert counts >= {0, 1}
+    # What torch's trace asserts of the counts holds for every count.
+    assert [row["op"] for row in report(fast)["fallbacks"]] == ["torchvision.nms.default"]
+
+
+def test_what_a_model_checks_of_a_count_is_checked():
+    class Model(nn.Module):
+        def forward(self, x, scores):
+            x = (x * 2 + 1)[scores > 0]
+            torch._check(x.shape[0] >= 2)
+            return torch.linalg.matrix_exp(x.t() @ x).relu() + 1
+
+    given = (torch.randn(5, 3) * 0.1, torch.ones(5))
+    fast = disc.optimize(Model(), given, options=disc.Options(min_cluster_size=1))
+    assert report(fast)["clusters"] >= 1
+    x = 0.1 * torch.randn(6, 3)
+    torch.testing.assert_close(fast(x, torch.ones(6)), Model()(x, torch.ones(6)))
+    with pytest.raises((RuntimeError, disc.Error), match=">= 2"):
+        fast(x, torch.tensor([1.0, -1, -1, -1, -1, -1]))

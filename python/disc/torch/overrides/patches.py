@@ -11,6 +11,7 @@ import sympy
 import torch
 import torch._meta_registrations
 from torch._decomp import decomposition_table
+from torch._library.fake_impl import FakeImplCtx
 from torch._subclasses import FakeTensor
 from torch.utils._sympy import functions as tsf
 
@@ -216,6 +217,12 @@ def _is_of_data(index) -> bool:
     )
 
 
+def _size_of_data(self, *, min=0, max=None):
+    # The old name of ``new_dynamic_size`` takes a size that nobody bounds for at least 2, and
+    # torch.export asserts it: ``torchvision.ops.nms`` may keep one box, or none.
+    return self.new_dynamic_size(min=min, max=max)
+
+
 _math_log, _math_log2, _math_log10 = math.log, math.log2, math.log10
 _math_sqrt = math.sqrt
 _torch_trapezoid, _torch_cumulative_trapezoid = torch.trapezoid, torch.cumulative_trapezoid
@@ -245,6 +252,9 @@ register(
         Override(math, "log", _log, _SYMBOLIC),
         Override(math, "log2", _log2, _SYMBOLIC),
         Override(math, "log10", _log10, _SYMBOLIC),
+        Override(
+            FakeImplCtx, "create_unbacked_symint", _size_of_data, "torch takes a size of data for at least 2"
+        ),
         Override(torch, "max_pool1d", _max_pool1d, "torch flattens by the example's sizes"),
         Override(torch.Tensor, "contiguous", _contiguous, "no mode sees it of a contiguous example"),
         Override(torch.Tensor, "__getitem__", _getitem, "an index that is a size becomes a number"),

@@ -94,7 +94,8 @@ def cut(whole: CapturedGraph, nodes: list[torch.fx.Node], given: list[torch.fx.N
         warnings.simplefilter("ignore")
         for node in nodes:
             copies[node] = graph.node_copy(node, copied)
-    missing = _sizes_apart(traced, [copies[node] for node in nodes])
+    missing = _sizes_apart(traced, [copies[node] for node in nodes]) - counted(whole, set(nodes))
+    missing = sorted(missing, key=str)
     sizes = {symbol: number_input(traced, symbol) for symbol in missing}
     graph.output(tuple(copies[node] for node in given))
     names = [f"t{i}" for i in range(len(traced.inputs))]
@@ -122,15 +123,26 @@ def number_input(traced: Traced, symbol: sympy.Symbol) -> torch.fx.Node:
     return node
 
 
-def _sizes_apart(traced: Traced, nodes: list[torch.fx.Node]) -> list[sympy.Symbol]:
-    """The symbols that are used and that are no size of an input, in order."""
+def counted(whole: CapturedGraph, nodes: set[torch.fx.Node]) -> set[sympy.Symbol]:
+    """The sizes that ops among ``nodes`` count in their data: nothing tells them before."""
+    made, known = set(), set(whole.sizes)
+    for node in whole.graph.nodes:
+        found = symbols_of(node.meta.get("val")) - known
+        known |= found
+        if node in nodes:
+            made |= found
+    return made
+
+
+def _sizes_apart(traced: Traced, nodes: list[torch.fx.Node]) -> set[sympy.Symbol]:
+    """The symbols that are used and that are no size of an input."""
     known, used = set(), set()
     for node in traced.inputs:
         for size in map(expression, node.meta["val"].shape):
             (known if isinstance(size, sympy.Symbol) else used).update(getattr(size, "free_symbols", ()))
     for node in nodes:
         used |= symbols_of(node.args) | symbols_of(node.kwargs) | symbols_of(node.meta.get("val"))
-    return sorted(used - known, key=str)
+    return used - known
 
 
 def changing_weights(traced: Traced) -> set[torch.fx.Node]:

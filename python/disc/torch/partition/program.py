@@ -29,7 +29,7 @@ from ..graph.randomness import draws
 from ..graph.weight_names import bytes_of
 from ..lowering.graph import convert
 from ..symbolic.expressions import SYMBOLIC, symbols_of
-from .clusters import CompiledCluster, changing_weights, cut, hint_of, kept_to_the_end
+from .clusters import CompiledCluster, changing_weights, counted, cut, hint_of, kept_to_the_end
 from .effects import Families, followed, is_view_of_argument
 from .emit import Printed, printed
 from .support import Trial
@@ -154,6 +154,7 @@ def partition(
     for node in left:
         if isinstance(node.target, torch._ops.HigherOrderOperator) or node.graph is not graph.graph:
             raise UnsupportedOp(f"{node.target}: {left[node]}", op=str(node.target))
+    left = {node: why for node, why in left.items() if not _always_holds(graph, node)}
     nodes = [n for n in graph.graph.nodes if n.op == "call_function" and _stays(n, left)]
     made: dict[tuple, CompiledCluster] = {}
     while True:
@@ -180,8 +181,22 @@ def _divided(families: Families, steps, left: dict) -> dict[torch.fx.Node, str]:
     return {node: why for node, why in divided.items() if node not in left}
 
 
+def _always_holds(graph: CapturedGraph, node: torch.fx.Node) -> bool:
+    """Returns true for an assertion of the trace that a size which an op counts is at least 0."""
+    if node.target is not aten._assert_scalar.default:
+        return False
+    condition = getattr(node.args[0], "meta", {}).get("val")
+    if not isinstance(condition, torch.SymBool):
+        return False
+    fact = condition.node.expr
+    makers = {n for n in graph.graph.nodes if not isinstance(n.meta.get("val"), SYMBOLIC)}
+    return isinstance(fact, sympy.Ge) and fact.rhs == 0 and fact.lhs in counted(graph, makers)
+
+
 def _stays(node: torch.fx.Node, left: dict) -> bool:
     """Returns true for a node that is run: numbers of sizes are printed where they are used."""
+    if node.target is aten._assert_scalar.default and node not in left:
+        return False
     if any(part in str(node.target) for part in _DROPPED):
         return False
     return node in left or not isinstance(node.meta.get("val"), (*SYMBOLIC, int, float, bool))
