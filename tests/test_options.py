@@ -46,6 +46,38 @@ def test_values_of_the_wrong_kind_are_errors(bad):
         disc.Options(**bad)
 
 
+@pytest.mark.parametrize("option", ["block_ops", "allow_ops"])
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("aten.geluu.default", "is 'aten.gelu.default' meant?"),
+        ("aten.gelu", "is 'aten.gelu.default' meant?"),
+        ("aten.add.Tensr", "is 'aten.add.Tensor' meant?"),
+        ("gelu", "names are those of a report's fallbacks"),
+        ("", "names are those of a report's fallbacks"),
+        ("no such op.x", "names are those of a report's fallbacks"),
+    ],
+)
+def test_ops_that_torch_does_not_know_are_errors(option, name, meant):
+    with pytest.raises(disc.Error, match=f"Options.{option}: torch has no op '{name}'") as raised:
+        optimized(**{option: [name]})
+    assert meant in raised.value.help
+    compiled = torch.compile(torch.nn.ReLU(), backend="disc", options={option: [name]})
+    with torch.no_grad(), pytest.raises(Exception, match="torch has no op"):
+        compiled(torch.randn(3))
+
+
+def test_ops_that_are_registered_are_known():
+    from disc.torch.op_names import refuse_unknown
+
+    @torch.library.custom_op("disc_test_options::twice", mutates_args=())
+    def twice(x: torch.Tensor) -> torch.Tensor:
+        return 2 * x
+
+    names = ["aten.gelu.default", "aten.add.Tensor", "cond", "while_loop", "disc_test_options.twice.default"]
+    refuse_unknown(disc.Options(block_ops=names, allow_ops=names))
+
+
 def test_modules_run_on_each_device_that_is_listed():
     assert disc.devices() == ["cpu"]
     x = torch.randn(3, 4)

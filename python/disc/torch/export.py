@@ -14,6 +14,7 @@ from torch.utils import _pytree as pytree
 from ..core import environment, extension
 from ..core.errors import Error, PackageError
 from ..core.options import Options, effective, refuse_planned
+from . import op_names
 from .capture.captured_program import CapturedProgram
 from .compat import children_of
 from .graph.threads import threads_of
@@ -71,6 +72,7 @@ def export(
     """
     options = effective(options)
     refuse_planned(options)
+    op_names.refuse_unknown(options)
     environment.check()
     if state not in ("refuse", "inputs"):
         raise Error(f"state is {state!r}, expected 'refuse' or 'inputs'", code="E0700")

@@ -16,6 +16,7 @@ from ...core import environment, extension
 from ...core.errors import Error
 from ...core.options import Options, effective, refuse_planned
 from ...core.progress import Progress
+from .. import op_names
 from .registry import EagerGraph, note
 
 _LOG = logging.getLogger("disc.compile")
@@ -36,6 +37,7 @@ def backend(
     """
     chosen = effective(Options(**(options or {})))
     refuse_planned(chosen)
+    op_names.refuse_unknown(chosen)
     if chosen.release_weights:
         raise Error(
             "torch.compile passes the weights at each call: they cannot be released",

@@ -10,6 +10,7 @@ import torch
 from ...core import environment
 from ...core.errors import Error
 from ...core.options import Options, effective, refuse_planned
+from .. import op_names
 from .optimized import OptimizedModule
 
 #: Wrappers that only training needs: what they hold is compiled.
@@ -71,6 +72,7 @@ def optimize(
         raise Error(f"optimize: the module is {kind}", help="pass the module of Python that it was made from")
     chosen = effective(options)
     refuse_planned(chosen)
+    op_names.refuse_unknown(chosen)
     environment.check()
     fast = OptimizedModule(module, dims, chosen)
     if inputs is not None or kwargs:
