@@ -275,6 +275,35 @@ def test_an_argument_that_is_left_out_takes_the_default():
     torch.testing.assert_close(both(x, True, scale=1.0), x * 2)
 
 
+def test_another_constant_is_named_with_the_one_that_is_compiled_in():
+    class Scaled(torch.nn.Module):
+        def forward(self, x, scale=1.0, flip=False):
+            return -x * scale if flip else x * scale
+
+    def refused(package, text, *args, **kwargs):
+        with pytest.raises(disc.Error, match="save the model once more") as caught:
+            package(*args, **kwargs)
+        assert text in caught.value.message
+
+    x = torch.randn(2, 3)
+    plain, doubled = saved(Scaled(), x), saved(Scaled(), x, scale=2.0)
+    refused(plain, "scale is 3.0, and its default 1.0 is compiled in", x, 3.0)
+    refused(doubled, "scale is 1.0 by default, and 2.0 is compiled in", x)
+    refused(doubled, "scale is 3.0, expected 2.0, which is compiled in", x, scale=3.0)
+    with pytest.raises(disc.Error, match="the model was compiled without unknown"):
+        plain(x, unknown=1)
+    with pytest.raises(disc.Error, match="x is missing"):
+        plain()
+    # Several forms: what each of them objects to.
+    both = disc.optimize(Scaled().eval(), x, examples=[((x,), {"scale": 2.0})])
+    both = disc.load(disc.save(both))
+    torch.testing.assert_close(both(x, 2.0), 2 * x)
+    refused(both, "none of the saved forms: `main` expects x: scale is 3.0, and its default 1.0", x, 3.0)
+    refused(both, "; input scale is 3.0, expected 2.0", x, 3.0)
+    with pytest.raises(disc.Error, match="rank 2"):
+        both(torch.randn(3))
+
+
 def test_a_dict_has_the_keys_and_the_order_of_the_example():
     a, b = torch.ones(1, 2), torch.zeros(2, 2)
     package = saved(Joined(), {"a": a, "b": b})

@@ -116,17 +116,35 @@ class Entry:
             if name not in given:
                 if self._is_default(name, description):
                     continue
-                raise self._error(f"{name} is missing, whose value is compiled in or has no default")
+                raise self._left_out(name, description)
             structure.flatten(description, given.pop(name), leaves, name)
         for name, value in given.items():
             if not structure.is_same(value, self._default_of(name)):
-                raise self._error(f"{name} was not given when the model was compiled")
+                raise self._not_compiled(name, value)
         return [leaves[i] for i in range(len(leaves))]
 
     def _is_default(self, name: str, description: dict[str, Any]) -> bool:
         """Returns true if an argument that is left out has the value that is compiled in."""
         is_constant = description["kind"] == "constant"
         return is_constant and structure.is_same(structure.constant(description), self._default_of(name))
+
+    def _left_out(self, name: str, description: dict[str, Any]) -> Error:
+        """The error about an argument that is missing, or whose default was not compiled."""
+        if description["kind"] != "constant":
+            return self._error(f"{name} is missing")
+        wanted, default = structure.constant(description), self._default_of(name)
+        was = "is missing" if default is ... else f"is {default!r} by default"
+        return self._error(f"{name} {was}, and {wanted!r} is compiled in", structure.ANOTHER_CONSTANT)
+
+    def _not_compiled(self, name: str, value: Any) -> Error:
+        """The error about an argument that the saved call did not have."""
+        default = self._default_of(name)
+        if default is ...:
+            return self._error(f"the model was compiled without {name}")
+        given = structure.short(value)
+        return self._error(
+            f"{name} is {given}, and its default {default!r} is compiled in", structure.ANOTHER_CONSTANT
+        )
 
     def _default_of(self, name: str) -> Any:
         """The default of a parameter; ``...`` if it has none, or one that JSON has not."""
@@ -143,6 +161,14 @@ class Entry:
             return False
         return all(_is_of(value, port) for value, port in zip(inputs, self.inputs, strict=True))
 
+    def objection(self, args: tuple, kwargs: dict[str, Any]) -> Error | None:
+        """The error about the structure of a call; None if it has that of this form."""
+        try:
+            self._inputs(args, kwargs)
+        except Error as error:
+            return error
+        return None
+
     def __copy__(self) -> Entry:
         return self
 
@@ -152,9 +178,9 @@ class Entry:
     def __reduce__(self):
         return operator.getitem, (self._package, self.name)
 
-    def _error(self, came: str) -> Error:
+    def _error(self, came: str, help: str | None = None) -> Error:
         names = ", ".join(port.name for port in self.inputs)
-        return Error(f"`{self.name}` expects {names}: {came}", code="E0601", op=self.name)
+        return Error(f"`{self.name}` expects {names}: {came}", code="E0601", op=self.name, help=help)
 
     def __repr__(self) -> str:
         def listed(ports: Sequence[Port]) -> str:
@@ -207,7 +233,20 @@ class Package:
                 return entry(*args, **kwargs)
             except DimError:
                 continue
-        return (fitting[-1] if fitting else self["main"])(*args, **kwargs)
+        return (fitting[-1] if fitting else self._nearest(args, kwargs))(*args, **kwargs)
+
+    def _nearest(self, args: tuple, kwargs: dict[str, Any]) -> Entry:
+        """The entry to say why a call has none of the saved forms: one whose structure it has.
+
+        Raises what all of them object to, if there is none.
+        """
+        objections = [(entry, entry.objection(args, kwargs)) for entry in self.entries.values()]
+        for entry, objection in objections:
+            if objection is None:
+                return entry
+        said = "; ".join(error.message for _, error in objections if error is not None)
+        helps = (error.help for _, error in objections if error is not None and error.help)
+        raise Error(f"the call has none of the saved forms: {said}", code="E0601", help=next(helps, None))
 
     def _called(self, entry: str) -> str:
         """The name of an entry in profiles: that of the file, and its own if it has one."""

@@ -19,6 +19,8 @@ from typing import Any
 
 from .errors import Error, PackageError
 
+#: The help of errors about constants that the saved call did not have.
+ANOTHER_CONSTANT = "values that are not tensors are compiled in: save the model once more with this one"
 #: Deeper structures are no model's.
 _DEEPEST = 100
 
@@ -88,11 +90,13 @@ def flatten(description: dict[str, Any], value: Any, leaves: dict[int, Any], whe
     elif kind == "constant":
         wanted = constant(description)
         if not is_same(value, wanted):
-            raise _differs(where, _short(value), f"{wanted!r}, which is compiled in")
+            error = _differs(where, short(value), f"{wanted!r}, which is compiled in")
+            error.help = ANOTHER_CONSTANT
+            raise error
     elif kind in ("tuple", "list"):
         items = description["items"]
         if not isinstance(value, (tuple, list)) or len(value) != len(items):
-            raise _differs(where, _short(value), f"a {kind} of {len(items)}")
+            raise _differs(where, short(value), f"a {kind} of {len(items)}")
         for i, (item, part) in enumerate(zip(items, value, strict=True)):
             flatten(item, part, leaves, f"{where}[{i}]")
     else:
@@ -100,7 +104,7 @@ def flatten(description: dict[str, Any], value: Any, leaves: dict[int, Any], whe
         # A model may depend on the order of a dict.
         fits = list(named) == keys if kind == "dict" else set(named) == set(keys)
         if not fits:
-            raise _differs(where, _short(value), f"a {kind} with {', '.join(map(str, keys))}, in this order")
+            raise _differs(where, short(value), f"a {kind} with {', '.join(map(str, keys))}, in this order")
         for key, item in zip(keys, description["items"], strict=True):
             flatten(item, named[key], leaves, f"{where}.{key}" if where else str(key))
 
@@ -142,6 +146,7 @@ def _differs(where: str, came: str, expected: str) -> Error:
     return Error(f"input {where or 'of the call'} is {came}, expected {expected}", code="E0601")
 
 
-def _short(value: Any) -> str:
+def short(value: Any) -> str:
+    """A value as a message has it."""
     text = repr(value)
     return text if len(text) <= 60 else f"a {type(value).__name__}"
