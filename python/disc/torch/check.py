@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.utils import _pytree as pytree
 
 from ..core.errors import Error
 from .pytree import kv_caches
+from .quantised_eager import quantised
+
+if TYPE_CHECKING:
+    from .module.dispatcher import Dispatcher
 
 #: Allowed error relative to the greatest value of an output, by the output's type.
 _TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-4, torch.float16: 1e-2, torch.bfloat16: 5e-2}
@@ -48,7 +53,8 @@ def check(module: torch.nn.Module, inputs: Any, kwargs: dict[str, Any] | None = 
 
     Both run on copies of the inputs, with the same random numbers and from the same state of the
     module: what they change is compared too, and is as before in the end. The tolerance is that of
-    an output's type, 1e-4 of its greatest value for f32.
+    an output's type, 1e-4 of its greatest value for f32. A module of ``Options(weights="int8")``
+    and the like is compared with its original with weights that are quantised the same way.
 
     Args:
         module: The result of ``disc.optimize``.
@@ -72,8 +78,19 @@ def check(module: torch.nn.Module, inputs: Any, kwargs: dict[str, Any] | None = 
     dispatcher.prepare(args, kwargs)
     with torch.no_grad():
         ours = run_apart(module.original, module, args, kwargs, dispatcher.changed())
-        theirs = run_apart(module.original, module.original, args, kwargs, dispatcher.changed())
+        with as_compiled(dispatcher, args, kwargs):
+            theirs = run_apart(module.original, module.original, args, kwargs, dispatcher.changed())
     return compare(ours, theirs)
+
+
+def as_compiled(dispatcher: Dispatcher, args: tuple, kwargs: dict) -> AbstractContextManager:
+    """Within it the original has its weights in the form that the code of a call has them in."""
+    form = dispatcher.options.weights
+    if form == "exact" or not dispatcher.is_compiled(args, kwargs):
+        return nullcontext()
+    original, changed = dispatcher.original(), dispatcher.changed()
+    named = [*original.named_parameters(), *original.named_buffers()]
+    return quantised(form, [t for name, t in named if name not in changed])
 
 
 def run_apart(original: torch.nn.Module, runs, args: tuple, kwargs: dict, changed: list[str]) -> list:
@@ -127,7 +144,7 @@ def _compare(a, e) -> tuple[float, str | None]:
         return float("inf"), f"{list(a.shape)} {a.dtype}, eager gives {list(e.shape)} {e.dtype}"
     if not e.numel():
         return 0.0, None
-    x, y = a.double(), e.double()
+    x, y = a.detach().double(), e.detach().double()
     if not torch.equal(x.isnan(), y.isnan()) or not torch.equal(x[x.isinf()], y[y.isinf()]):
         return float("inf"), "NaN or infinities in other places"
     finite = y.isfinite() & x.isfinite()

@@ -7,6 +7,7 @@ may have a variant compiled.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 from collections.abc import Callable
@@ -129,6 +130,17 @@ class Dispatcher:
             return found
         with self._lock:
             return self.forms.find(key) or self._take_up(key) or self._compile(key, args, kwargs)
+
+    def is_compiled(self, args: tuple, kwargs: dict) -> bool:
+        """Returns true if compiled code serves a call, and not torch alone."""
+        for entry in self._form(args, kwargs).entries:
+            if isinstance(entry, GraphEntry):
+                with contextlib.suppress(Refused):
+                    entry.explain(entry.tensors(args, kwargs))
+                    return True
+            elif entry.captured_by != "none":
+                return True
+        return False
 
     def _take_up(self, key: tuple) -> Form | None:
         """The form as the module had it that this one is a copy of."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils import _pytree as pytree
 
-from ..check import compare, run_apart
+from ..check import as_compiled, compare, run_apart
 from ..pytree import kv_caches
 
 if TYPE_CHECKING:
@@ -37,7 +37,8 @@ class Verification:
         with self._lock:
             self.left -= 1
             self.compared += 1
-            expected = run_apart(dispatcher.original(), dispatcher.original(), args, kwargs, [])
+            with as_compiled(dispatcher, args, kwargs):
+                expected = run_apart(dispatcher.original(), dispatcher.original(), args, kwargs, [])
             result = dispatcher.run_form(args, kwargs)
             leaves, _ = kv_caches.flatten((args, kwargs))
             inputs = [x for x in leaves if isinstance(x, torch.Tensor)]

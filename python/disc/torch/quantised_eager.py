@@ -1,0 +1,98 @@
+"""Runs a module in eager mode with the weights of its matmuls quantised as compiled code has them:
+what a module of ``Options(weights=)`` is compared with.
+
+Invariant: the matrices are those that the pass ``quantize-weights`` takes. They are right operands
+of a matmul in f32, computed of weights alone, and large enough.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable
+
+import torch
+from torch.nn import functional as F
+from torch.overrides import TorchFunctionMode
+from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import TorchDispatchMode
+
+aten = torch.ops.aten
+#: Smaller matrices stay exact, and so do matrices of so few columns that are stored along the sums.
+_FEW_ELEMENTS, _FEW_COLUMNS = 1 << 10, 8
+#: Weights of a column that share a scale in int4.
+_BLOCK = 32
+#: Ops with matrices of weights on the right, and the places of these.
+_PRODUCTS = {aten.mm.default: (1,), aten.addmm.default: (2,), aten.bmm.default: (1,)}
+#: Ops with matrices ``[columns, sums]``.
+_TRANSPOSED = {aten.mkldnn_rnn_layer.default: (1, 2)}
+
+
+def quantised(form: str, weights: Iterable[torch.Tensor]) -> contextlib.AbstractContextManager:
+    """Within it matmuls read ``weights`` in the form that an option ``weights`` names."""
+    stack = contextlib.ExitStack()
+    stack.enter_context(_Unfused())
+    stack.enter_context(_Quantised(form, weights))
+    return stack
+
+
+class _Unfused(TorchFunctionMode):
+    """Modules of torch take no fused path while there is a mode: it hides the products."""
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        if func is F.linear and args and args[0].dim() == 1:
+            # Of a vector torch makes a product with the weights on the left.
+            return func(args[0].unsqueeze(0), *args[1:], **(kwargs or {})).squeeze(0)
+        return func(*args, **(kwargs or {}))
+
+
+class _Quantised(TorchDispatchMode):
+    def __init__(self, form: str, weights: Iterable[torch.Tensor]):
+        super().__init__()
+        self._form = form
+        #: Tensors that are computed of weights alone: held, so that no other one gets their ids.
+        self._fixed = {id(t): t for t in weights}
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        given = list(args)
+        for place in _PRODUCTS.get(func, ()):
+            given[place] = self._narrow(args[place])
+        for place in _TRANSPOSED.get(func, ()):
+            given[place] = self._narrow(args[place], transposed=True)
+        made = func(*given, **(kwargs or {}))
+        read = [t for t in pytree.tree_leaves((args, kwargs)) if isinstance(t, torch.Tensor)]
+        if read and not func._schema.is_mutable and all(id(t) in self._fixed for t in read):
+            self._fixed |= {id(t): t for t in pytree.tree_leaves(made) if isinstance(t, torch.Tensor)}
+        return made
+
+    def _narrow(self, weights: torch.Tensor, transposed: bool = False) -> torch.Tensor:
+        if id(weights) not in self._fixed or weights.dtype != torch.float32:
+            return weights
+        if weights.dim() == 3:
+            return self._narrow(self._kept(weights[0])).unsqueeze(0) if weights.shape[0] == 1 else weights
+        matrix = weights.t() if transposed else weights
+        along_sums = matrix.shape[1] <= _FEW_COLUMNS and matrix.stride(0) == 1
+        if matrix.numel() < _FEW_ELEMENTS or along_sums:
+            return weights
+        made = narrowed(matrix, self._form)
+        return made.t() if transposed else made
+
+    def _kept(self, t: torch.Tensor) -> torch.Tensor:
+        self._fixed[id(t)] = t
+        return t
+
+
+def narrowed(matrix: torch.Tensor, form: str) -> torch.Tensor:
+    """The f32 values of a matrix ``[sums, columns]`` that is stored in a narrow form."""
+    if form == "bf16":
+        return matrix.to(torch.bfloat16).float()
+    if form == "int8":
+        return _steps(matrix, 0, 127.0)
+    rows, columns = matrix.shape
+    blocks = F.pad(matrix, (0, 0, 0, -rows % _BLOCK)).reshape(-1, _BLOCK, columns)
+    return _steps(blocks, 1, 7.0).reshape(-1, columns)[:rows]
+
+
+def _steps(x: torch.Tensor, axis: int, steps: float) -> torch.Tensor:
+    least = torch.finfo(torch.float32).tiny
+    scale = (x.abs().amax(axis, keepdim=True) / steps).clamp(min=least)
+    return (x / scale).round() * scale
