@@ -337,3 +337,38 @@ def test_code_of_a_folder_has_the_names_of_kernels(tmp_path):
     assert names
     for name in names:
         assert any(name.encode() in path.read_bytes() for path in files), name
+
+
+def test_layers_of_torch_compile_do_not_name_the_variable_of_the_module():
+    class Part(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.query, self.bias = nn.Linear(8, 8), nn.Parameter(torch.randn(8))
+
+        def forward(module, x):
+            return (module.query(x) + module.bias).softmax(-1)
+
+    class Whole(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.encoder, self.head = Part(), nn.Linear(8, 3)
+
+        def forward(wrapped, x):
+            return wrapped.head(wrapped.encoder(x)).softmax(-1)
+
+    whole, other = Whole().eval(), nn.Linear(8, 8).eval()
+
+    def layers(function) -> set:
+        compiled = torch.compile(function, backend="disc")
+        with torch.no_grad():
+            compiled(torch.randn(4, 8))
+            with disc.profile() as found:
+                compiled(torch.randn(4, 8))
+        return {layer for kernel in found.kernels for layer in kernel.layers}
+
+    own = {"encoder.query", "head"}
+    assert layers(whole) >= own
+    assert layers(whole.forward) >= own
+    assert layers(lambda x: whole(x) + 1) >= own
+    # Several modules need their names.
+    assert layers(lambda x: whole(other(x))) >= {"other", "whole.encoder.query", "whole.head"}

@@ -60,8 +60,9 @@ def read(gm: torch.fx.GraphModule, env) -> DynamoGraph:
     """Traces a graph of dynamo's over the sizes of ``env``."""
     traced, nodes = trace_graph(gm, env, serves)
     holders = [node for node in gm.graph.nodes if node.op == "placeholder"]
+    root = _root(holders)
     arguments = [
-        _argument(i, holder, node) for i, (holder, node) in enumerate(zip(holders, nodes, strict=True))
+        _argument(i, holder, node, root) for i, (holder, node) in enumerate(zip(holders, nodes, strict=True))
     ]
     names = Names()
     for a in arguments:
@@ -71,10 +72,24 @@ def read(gm: torch.fx.GraphModule, env) -> DynamoGraph:
     return graph
 
 
-def _argument(position: int, holder: torch.fx.Node, node) -> Argument:
+def _root(holders: list[torch.fx.Node]) -> str:
+    """The expression of the module that all weights belong to; empty if there are several.
+
+    Its variable (``self``, or whatever a function calls it) is no part of a layer's name.
+    """
+    sources = map(_source, holders)
+    roots = {found[0] for found in map(_MEMBER.split, sources) if len(found) > 1}
+    return roots.pop() if len(roots) == 1 else ""
+
+
+def _source(holder: torch.fx.Node) -> str:
+    return _source_text(getattr(holder.meta.get("grapharg"), "source", None), str(holder.target))
+
+
+def _argument(position: int, holder: torch.fx.Node, node, root: str) -> Argument:
     held = holder.meta.get("grapharg")
     example = held.example if held is not None else holder.meta.get("example_value")
-    source = _source_text(getattr(held, "source", None), str(holder.target))
+    source = _source(holder).removeprefix(root)
     is_weight = node is not None and (
         isinstance(example, torch.nn.Parameter) or "._buffers[" in source or "._parameters[" in source
     )
@@ -84,6 +99,8 @@ def _argument(position: int, holder: torch.fx.Node, node) -> Argument:
 #: Steps of dynamo's sources that name nothing of the model.
 _UNNAMED = frozenset(("L", "G", "self", "kwargs", "args", "_modules", "_parameters", "_buffers", "__dict__"))
 _LONGEST_NAME = 40
+#: Begins the path of a weight, or of a module, within a module.
+_MEMBER = re.compile(r"\._(?:modules|parameters|buffers)\[")
 
 
 def _source_text(source, target: str) -> str:
