@@ -357,6 +357,27 @@ def test_report_is_json_and_says_what_was_compiled():
         disc.report(nn.Linear(2, 2))
 
 
+def test_a_report_before_the_first_call_says_that_nothing_ran():
+    fast = disc.optimize(nn.Linear(4, 4).eval())
+    report = disc.report(fast)
+    nothing = "nothing yet: no call was made, and the first one of each form compiles it"
+    assert str(report) == f"compiled    {nothing}"
+    assert nothing in report._repr_html_()
+    assert "0 %" not in report._repr_html_()
+    fast(torch.randn(2, 4))
+    assert "coverage 100% of 1 operations" in str(disc.report(fast))
+    assert "100 %" in disc.report(fast)._repr_html_()
+
+
+@pytest.mark.fallback
+def test_a_report_of_what_torch_runs_has_no_numbers_of_compiled_code():
+    options = disc.Options(block_ops=["aten.linear.default"])
+    fast = disc.optimize(nn.Linear(4, 4).eval(), torch.randn(2, 4), options=options)
+    first, second = str(disc.report(fast)).splitlines()
+    assert first == "compiled    nothing: the framework runs every call"
+    assert second.startswith("torch runs  aten.linear.default")
+
+
 def test_functions_that_are_loaded_late_are_seen():
     assert set(disc.__all__) <= set(dir(disc))
     assert "optimize(module" in pydoc.plain(pydoc.render_doc(disc))

@@ -7,7 +7,7 @@ from typing import Any
 
 from .errors import Error
 from .profiling import Profile
-from .report_rows import kernel_lines, rows
+from .report_rows import kernel_lines, of_nothing, rows
 
 #: So many kernels are shown.
 _MOST_KERNELS = 40
@@ -52,7 +52,7 @@ def _rendered(name: str, values: dict[str, Any], profile: Profile | None = None)
         undefined=StrictUndefined,
     )
     return environment.get_template(name).render(
-        values=values, rows=rows(values), **_figures(values, profile)
+        values=values, rows=rows(values), nothing=of_nothing(values), **_figures(values, profile)
     )
 
 

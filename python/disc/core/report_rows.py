@@ -10,7 +10,18 @@ MOST_ROWS = 8
 
 def rows(values: dict[str, Any]) -> list[tuple[str, str]]:
     """The report as titles and texts."""
+    if (nothing := of_nothing(values)) is not None:
+        return [("compiled", nothing), *_left(values)]
     return [*_compiled(values), *_held(values), *_left(values)]
+
+
+def of_nothing(values: dict[str, Any]) -> str | None:
+    """The text that stands for numbers of compiled code where there is none; None if there is."""
+    if values["clusters"] or values["compiles"] or values["cache_hits"]:
+        return None
+    if not values.get("signatures"):
+        return "nothing yet: no call was made, and the first one of each form compiles it"
+    return "nothing: the framework runs every call"
 
 
 def _compiled(v: dict[str, Any]) -> list[tuple[str, str]]:
