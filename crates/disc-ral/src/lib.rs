@@ -104,7 +104,7 @@ pub use package::{
     write_safetensors,
 };
 pub use pool::{MAX_THREADS, default_threads, pin_workers, started_workers};
-pub use profile::{LaunchObserver, LaunchRecord, TRACE};
+pub use profile::{LaunchNames, LaunchObserver, LaunchRecord, TRACE};
 pub use session_state::SessionState;
 pub use strided::with_contiguous;
 pub use tensor::{OutputAllocator, OutputError, TensorRef, bytes_of};

@@ -64,6 +64,31 @@ fn title(name: Option<&str>, by_library: bool) -> String {
     if by_library { format!("{name} by the library") } else { name.to_owned() }
 }
 
+/// Names the kernels of launches for people; those of packages that older versions wrote have no
+/// names, and get numbers.
+#[derive(Default)]
+pub struct LaunchNames {
+    unnamed: Vec<usize>,
+}
+
+impl LaunchNames {
+    /// Returns the name, as [`LaunchRecord::title`], with a number if the kernel has none.
+    pub fn of(&mut self, launch: &LaunchRecord) -> String {
+        match &launch.name {
+            Some(_) => launch.title(),
+            None => title(Some(&self.number(launch.kernel)), launch.by_library),
+        }
+    }
+
+    fn number(&mut self, kernel: usize) -> String {
+        let at = self.unnamed.iter().position(|&known| known == kernel).unwrap_or_else(|| {
+            self.unnamed.push(kernel);
+            self.unnamed.len() - 1
+        });
+        format!("kernel{at}")
+    }
+}
+
 /// Is called around each launch of a session, on the thread of the call.
 pub trait LaunchObserver: Send {
     /// A kernel begins, of this name ([`LaunchRecord::title`]).

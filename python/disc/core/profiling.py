@@ -20,7 +20,7 @@ _LOG = logging.getLogger("disc.runtime")
 EXECUTABLES: list[Callable[[Any], Iterable[Any] | None]] = []
 
 #: ``k3_reduction_split`` is a group of ops, the kind of the group, and the version that was chosen.
-_NAME = re.compile(r"(k\d+)_(variant_)?([a-z]+)_?(.*)")
+_NAME = re.compile(r"(k\d+)_(variant_)?([a-z]+)_?(\S*)( .*)?")
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class Kernel:
         >>> kernel.kind, kernel.version
         ('reduction', 'split')
         """
-        found = _NAME.fullmatch(name.removesuffix(" by the library"))
+        found = _NAME.fullmatch(name)
         kind, version = (found[3], found[4]) if found is not None else ("", "")
         return cls(module, name, kind, version, tuple(layers), tuple(lines))
 
@@ -147,8 +147,7 @@ class Profile:
     @property
     def calls(self) -> list[ProfiledCall]:
         """The calls so far, in the order of their ends."""
-        unnamed: dict[int, str] = {}
-        return [_call(row, unnamed) for row in self._seen()]
+        return [_call(row) for row in self._seen()]
 
     @property
     def kernels(self) -> list[Kernel]:
@@ -263,14 +262,11 @@ def executables_of(module: Any) -> list[Any]:
     )
 
 
-def _call(row: dict[str, Any], unnamed: dict[int, str]) -> ProfiledCall:
+def _call(row: dict[str, Any]) -> ProfiledCall:
     launches = []
     for kernel in row["kernels"]:
-        # Packages of older versions have no names.
-        name = kernel["name"] or unnamed.setdefault(kernel["kernel"], f"kernel{len(unnamed)}")
-        name += " by the library" if kernel["by_library"] else ""
         numbers = {key: kernel[key] for key in ("units", "threads", "start", "ns", "estimated_ns")}
-        launches.append(Launch(name, kernel["kernel"], **numbers))
+        launches.append(Launch(kernel["name"], kernel["kernel"], **numbers))
     sizes = dict(row["sizes"])
     return ProfiledCall(row["name"], sizes, row["thread"], row["start"], row["ns"], tuple(launches))
 

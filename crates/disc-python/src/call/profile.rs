@@ -6,7 +6,7 @@ use super::{
     outputs::Framework,
     torch_profiler::{self, Ranges},
 };
-use disc_ral::{LaunchRecord, SessionState, TensorRef};
+use disc_ral::{LaunchNames, LaunchRecord, SessionState, TensorRef};
 use pyo3::{
     prelude::*,
     types::{PyDict, PyList},
@@ -192,14 +192,13 @@ impl PyProfiler {
     fn calls<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
         let calls = self.recorder.held().calls.clone();
         let since = |at: Instant| u64::try_from(at.saturating_duration_since(self.recorder.began).as_nanos()).unwrap_or(u64::MAX);
-        let made = PyList::empty(py);
+        let (made, mut names) = (PyList::empty(py), LaunchNames::default());
         for call in calls {
             let kernels = PyList::empty(py);
             for launch in &call.launches {
                 let row = PyDict::new(py);
                 row.set_item("kernel", launch.kernel)?;
-                row.set_item("name", launch.name.as_deref())?;
-                row.set_item("by_library", launch.by_library)?;
+                row.set_item("name", names.of(launch))?;
                 row.set_item("units", launch.units)?;
                 row.set_item("threads", launch.threads)?;
                 row.set_item("estimated_ns", launch.cost)?;

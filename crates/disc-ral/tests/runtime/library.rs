@@ -105,6 +105,10 @@ fn a_profile_names_the_kernels_that_a_library_exports() {
         let records = session.take_profile();
         assert_eq!(records.iter().map(|record| record.name.as_deref()).collect::<Vec<_>>(), [name, name]);
         assert_eq!(records[0].title(), name.unwrap_or("kernel"));
+        let mut names = disc_ral::LaunchNames::default();
+        assert_eq!(names.of(&records[1]), name.unwrap_or("kernel0"));
+        let given = disc_ral::LaunchRecord { by_library: true, ..records[1].clone() };
+        assert_eq!(names.of(&given), format!("{} by the library", name.unwrap_or("kernel0")));
     }
 }
 

@@ -1,6 +1,6 @@
 //! Sums up the launches of some calls by kernel.
 use comfy_table::{CellAlignment, Table, presets};
-use disc::ral::LaunchRecord;
+use disc::ral::{LaunchNames, LaunchRecord};
 use serde_json::{Value, json};
 
 /// The cost of one kernel in a call: the median over the calls.
@@ -12,30 +12,9 @@ pub(super) struct Kernel {
     microseconds: f64,
 }
 
-/// Names kernels; those of packages that older versions wrote have no names and get numbers.
-#[derive(Default)]
-pub(super) struct Names {
-    unnamed: Vec<usize>,
-}
-
-impl Names {
-    pub(super) fn of(&mut self, launch: &LaunchRecord) -> String {
-        let name = launch.name.as_deref().map_or_else(|| self.number(launch.kernel), str::to_owned);
-        if launch.by_library { format!("{name} by the library") } else { name }
-    }
-
-    fn number(&mut self, kernel: usize) -> String {
-        let at = self.unnamed.iter().position(|&known| known == kernel).unwrap_or_else(|| {
-            self.unnamed.push(kernel);
-            self.unnamed.len() - 1
-        });
-        format!("kernel{at}")
-    }
-}
-
 /// Returns the kernels of the calls, in the order of their first launch; a product that a library
 /// computes is listed apart from its kernel.
-pub(super) fn sums(profiles: &[Vec<LaunchRecord>], names: &mut Names) -> Vec<Kernel> {
+pub(super) fn sums(profiles: &[Vec<LaunchRecord>], names: &mut LaunchNames) -> Vec<Kernel> {
     let Some(first) = profiles.first() else { return Vec::new() };
     let place = |launch: &LaunchRecord| (launch.kernel, launch.by_library);
     let mut places: Vec<&LaunchRecord> = Vec::new();

@@ -13,8 +13,9 @@ use crate::{
     run::{self, Caller, Data, Integers, Loaded, RunArguments},
     source::Source,
 };
+use disc::ral::LaunchNames;
 use disc_ir::{Code, Diagnostic};
-use kernels::{Kernel, Names};
+use kernels::Kernel;
 use serde_json::{Map, Value, json};
 use std::time::Duration;
 
@@ -93,7 +94,7 @@ impl Bench<'_> {
         let given = self.given;
         let wrong = || vec![Diagnostic::new(Code::E0700, format!("--seconds {} is no length of time", given.seconds))];
         let long = Duration::try_from_secs_f64(given.seconds).map_err(|_| wrong())?;
-        let (mut names, mut events, mut shapes) = (Names::default(), Vec::new(), Vec::new());
+        let (mut names, mut events, mut shapes) = (LaunchNames::default(), Vec::new(), Vec::new());
         let progress = Progress::bar("timing", calls.len());
         for data in calls {
             let sizes = self.sizes(data);

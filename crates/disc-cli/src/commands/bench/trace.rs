@@ -1,10 +1,9 @@
 //! Writes launches as a trace in the format of Chrome, which Perfetto reads too.
-use super::kernels::Names;
-use disc::ral::LaunchRecord;
+use disc::ral::{LaunchNames, LaunchRecord};
 use serde_json::{Value, json};
 
 /// Returns the events of one call: a process of the trace, named `title`.
-pub(super) fn events(process: usize, title: &str, launches: &[LaunchRecord], names: &mut Names) -> Vec<Value> {
+pub(super) fn events(process: usize, title: &str, launches: &[LaunchRecord], names: &mut LaunchNames) -> Vec<Value> {
     let start = launches.iter().map(|launch| launch.start).min();
     let title = json!({ "name": "process_name", "ph": "M", "pid": process, "tid": 0, "args": { "name": title } });
     let event = |launch: &LaunchRecord| {
