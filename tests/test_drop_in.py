@@ -415,6 +415,23 @@ def _only(result):
     return result["y"] if isinstance(result, dict) else result
 
 
+def test_a_refused_call_is_not_counted_as_served():
+    class Folded(nn.Module):
+        def forward(self, x):
+            return x.relu().reshape(-1, 6).sum(-1)
+
+    fast = disc.optimize(Folded(), torch.randn(3, 4))
+    for served, shape in enumerate([(3, 4), (6, 5), (2, 3)], 1):
+        fast(torch.randn(shape))
+        assert report(fast)["calls"] == served
+    for refused in (1, 2):
+        with pytest.raises(RuntimeError, match="invalid for input of size"):
+            fast(torch.randn(3, 5))
+        values = report(fast)
+        assert values["calls"] == 3
+        assert [(row["op"], row["calls"]) for row in values["fallbacks"]] == [("call", refused)]
+
+
 def test_the_first_calls_are_verified():
     model = Model().eval()
     fast = disc.optimize(model, options=disc.Options(verify=3))

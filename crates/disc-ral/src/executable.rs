@@ -135,8 +135,10 @@ impl Executable {
         inputs: &[TensorRef<'_>],
         outputs: &mut dyn OutputAllocator,
     ) -> Result<(), Error> {
-        self.calls.fetch_add(1, Ordering::Relaxed);
-        self.run_uncounted(entry, session, inputs, outputs)
+        let result = self.run_uncounted(entry, session, inputs, outputs);
+        // A caller may ask twice about a call that is refused.
+        self.calls.fetch_add(u64::from(result.is_ok()), Ordering::Relaxed);
+        result
     }
 
     /// Runs an entry without counting the call: a measurement.
@@ -272,7 +274,7 @@ impl Executable {
         &self.device
     }
 
-    /// Returns the number of calls, failed ones included.
+    /// Returns the number of calls that gave results.
     pub fn calls(&self) -> u64 {
         self.calls.load(Ordering::Relaxed)
     }
