@@ -126,3 +126,24 @@ def test_a_graph_of_dynamo_that_fails_leaves_a_file(tmp_path, monkeypatch):
         fast(torch.tensor([[1, 99]]))
     (path,) = (tmp_path / "calls").iterdir()
     assert path.suffix == ".discap"
+
+
+@pytest.mark.parametrize("weights", ["exact", "bf16", "int8", "int4"])
+def test_a_call_that_is_right_is_replayed_and_not_reduced(weights, tmp_path):
+    model, x = torch.nn.Linear(64, 48).eval(), torch.randn(3, 64)
+    fast = disc.optimize(model, x, options=disc.Options(weights=weights))
+    path = tmp_path / "call.discap"
+    with torch.no_grad(), disc.capture(fast, path):
+        fast(x)
+
+    def said(*arguments):
+        code = "from disc.core.cli import disc; raise SystemExit(disc())"
+        done = subprocess.run(
+            [sys.executable, "-c", code, *arguments, path], capture_output=True, text=True, check=True
+        )
+        return done.stdout
+
+    assert said("replay").startswith("replay: as the interpreter;")
+    assert said("reduce") == "the call gives the right result; nothing to reduce\n"
+    assert json.loads(said("reduce", "--json"))["capture"] is None
+    assert list(tmp_path.iterdir()) == [path]

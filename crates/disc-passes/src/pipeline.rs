@@ -74,6 +74,17 @@ pub fn run(module: &mut Module, from: Stage, to: Stage, manager: &mut PassManage
     steps.into_iter().try_for_each(|step| manager.run(module, step).map(drop))
 }
 
+/// Runs the steps up to the one that quantises weights: its result is a program with exact sums of
+/// the weights that compiled code reads.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_to_quantized(module: &mut Module, manager: &mut PassManager) -> Result<(), Diagnostic> {
+    manager.steps = STEPS;
+    let last = STEPS.iter().position(|step| step.name == quantize_weights::PASS.name).map_or(0, |place| place + 1);
+    STEPS[..last].iter().try_for_each(|step| manager.run(module, step).map(drop))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

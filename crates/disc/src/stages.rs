@@ -1,6 +1,6 @@
 //! Runs the steps of compiling one by one, for tools that look between them; [`crate::compile`]
 //! takes the same steps.
-use crate::{Error, Options, compile::guarded, library::offers, meta::order_weights};
+use crate::{Error, Options, WeightForm, compile::guarded, library::offers, meta::order_weights};
 use disc_codegen::{
     host::{Offers, Program, lower_with},
     target::{Compilation, CpuModel, GpuModel, Target},
@@ -48,6 +48,21 @@ pub fn code(mut module: Module, options: &Options) -> Result<(Module, String), E
         let program = program(module, &targets, offers(options, &targets)?)?;
         let assembly = disc_llvm::assembly(&program, &targets)?;
         Ok((program.module, assembly))
+    })
+}
+
+/// Returns a module at the stage tensor with its weights quantised as compiled code reads them; a
+/// module whose weights are exact comes back as it is.
+///
+/// # Errors
+/// As [`crate::compile`].
+pub fn quantized(mut module: Module, options: &Options) -> Result<Module, Error> {
+    if options.weights == WeightForm::Exact || stage_of(&module) != Stage::Tensor {
+        return Ok(module);
+    }
+    guarded(|| {
+        pipeline::run_to_quantized(&mut module, &mut PassManager::new(pass_options(options)?))?;
+        Ok(module)
     })
 }
 

@@ -32,12 +32,16 @@ pub(super) fn replay(given: &ReplayArguments) -> Result<Answer, Vec<Diagnostic>>
     Ok(Answer { is_negative: fault.is_some() || differs, ..answer })
 }
 
-/// Makes a captured call minimal, and writes it beside the old one.
+/// Makes a captured call minimal, and writes it beside the old one; nothing is written for a call
+/// that is right.
 pub(super) fn reduce(given: &ReduceArguments) -> Result<Answer, Vec<Diagnostic>> {
     let capture = Capture::read(&given.file).map_err(diagnostics)?;
     let options = options(&capture, &given.machine)?;
     let mut fails = |part: &Capture| fault(&capture::replay(part, &options)).is_some();
-    let reduced = capture::reduce(&capture, &mut fails).map_err(diagnostics)?;
+    let Some(reduced) = capture::reduce(&capture, &mut fails).map_err(diagnostics)? else {
+        let text = "the call gives the right result; nothing to reduce\n";
+        return Ok(Answer::new(text, json!({ "capture": null, "ops": null, "runs": 1, "program": null })));
+    };
     let stem = given.file.file_stem().unwrap_or_default().to_string_lossy();
     let output = given.output.clone().unwrap_or_else(|| given.file.with_file_name(format!("{stem}-reduced.discap")));
     reduced.capture.write(&output).map_err(diagnostics)?;

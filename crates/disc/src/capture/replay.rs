@@ -3,6 +3,7 @@
 use super::{Capture, Output};
 use crate::{
     Artifact, Error, Options, Specialize, compile,
+    stages::quantized,
     tensors::{dtype_of_runtime, from_host, to_host},
 };
 use disc_ir::{
@@ -17,7 +18,8 @@ use std::slice;
 pub struct Replay {
     /// The outputs of compiled code, or its failure.
     pub compiled: Result<Vec<Tensor>, Error>,
-    /// The outputs of the interpreter, or its failure.
+    /// The outputs of the interpreter, or its failure. It computes with the weights that compiled
+    /// code reads: quantised, if the options say so.
     pub expected: Result<Vec<Tensor>, Diagnostic>,
     /// Outputs of the captured call that compiled code did not compute again bit by bit; `None` if
     /// the capture has no outputs.
@@ -27,9 +29,17 @@ pub struct Replay {
 /// Runs a captured call again with these options; target and threads are those of the capture,
 /// unless the options name others.
 pub fn replay(capture: &Capture, options: &Options) -> Replay {
+    let options = &Options {
+        target: options.target.clone().or_else(|| capture.facts.target.clone()),
+        threads: options.threads.or(capture.facts.threads),
+        specialize: Specialize::Off,
+        ..options.clone()
+    };
+    // A module that cannot be quantised fails when it is compiled, too.
+    let module = quantized(capture.module.clone(), options).unwrap_or_else(|_| capture.module.clone());
     let expected = {
         let weight = |name: &str| capture.weights.iter().find(|(known, _)| known == name).map(|(_, tensor)| tensor.clone());
-        run_with(&capture.module, &capture.entry, &capture.inputs, &weight, Limits::default())
+        run_with(&module, &capture.entry, &capture.inputs, &weight, Limits::default())
     };
     let compiled = compiled(capture, options);
     let captured = &capture.facts.outputs;
@@ -41,15 +51,9 @@ pub fn replay(capture: &Capture, options: &Options) -> Replay {
 }
 
 fn compiled(capture: &Capture, options: &Options) -> Result<Vec<Tensor>, Error> {
-    let options = Options {
-        target: options.target.clone().or_else(|| capture.facts.target.clone()),
-        threads: options.threads.or(capture.facts.threads),
-        specialize: Specialize::Off,
-        ..options.clone()
-    };
-    let artifact: Artifact = compile(capture.module.clone(), &options)?;
+    let artifact: Artifact = compile(capture.module.clone(), options)?;
     let weights = capture.weights.iter().map(|(name, tensor)| Ok((name.clone(), Weight::from(to_host(tensor)?))));
-    let executable = artifact.load(weights.collect::<Result<_, Error>>()?, &options)?;
+    let executable = artifact.load(weights.collect::<Result<_, Error>>()?, options)?;
     let missing = || Error::argument(format!("the program has no entry `{}`", capture.entry));
     let entry = executable.meta().entry(&capture.entry).ok_or_else(missing)?;
     let meta = &executable.meta().entries[entry];
