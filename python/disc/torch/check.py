@@ -96,8 +96,10 @@ def as_compiled(dispatcher: Dispatcher, args: tuple, kwargs: dict) -> AbstractCo
 def run_apart(original: torch.nn.Module, runs, args: tuple, kwargs: dict, changed: list[str]) -> list:
     """Calls ``runs`` on copies of the inputs; its results, then the inputs, the buffers of
     ``original`` and its parameters ``changed`` as they are afterwards. The state of the module and
-    of random numbers is put back.
+    of random numbers is put back, and other attributes of the original where it is what runs.
     """
+    from .capture.side_effects import as_it_was
+
     leaves, spec = kv_caches.flatten((args, kwargs))
     leaves = [x.detach().clone() if isinstance(x, torch.Tensor) else x for x in leaves]
     args, kwargs = pytree.tree_unflatten(leaves, spec)
@@ -105,7 +107,8 @@ def run_apart(original: torch.nn.Module, runs, args: tuple, kwargs: dict, change
     parameters = [(t, t.detach().clone()) for name, t in original.named_parameters() if name in changed]
     drawn = torch.get_rng_state()
     try:
-        results = [_kept(x) for x in pytree.tree_leaves(runs(*args, **kwargs))]
+        with as_it_was(original) if runs is original else nullcontext():
+            results = [_kept(x) for x in pytree.tree_leaves(runs(*args, **kwargs))]
         inputs = [x for x in leaves if isinstance(x, torch.Tensor)]
         state = [*(t for _, t in original.named_buffers()), *(t for t, _ in parameters)]
         return [*results, *inputs, *(t.detach().clone() for t in state)]

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import enum
 import inspect
 import re
 import sys
@@ -29,6 +30,7 @@ from ..graph.changes import Change
 from ..overrides.registry import Override, is_active, overridden, register
 from ..pytree import kv_caches
 from ..symbolic.source_lines import Place, written
+from .read_attributes import read_attributes
 
 _MISSING = object()
 #: Containers whose contents are state too.
@@ -50,6 +52,8 @@ class _Before:
     contents: list[tuple[str, Any, Any]] = field(default_factory=list)
 
 
+#: Types of flags, names and numbers.
+_SWITCHES = (bool, int, float, str, bytes, type(None), torch.dtype, enum.Enum)
 _KINDS = ("parameter", "buffer", "submodule")
 
 
@@ -191,6 +195,7 @@ def refuse_kept(
     ``changes`` are those of a trace; a second call with the same arguments tells. Returns the
     buffers of which a call makes others. Runs on copies of the weights that are written.
     """
+    refuse_switches(module, changes)
     copies = [t.detach().clone() for t in tensors]
     with as_it_was(module):
         held = copied(module, written)
@@ -215,6 +220,30 @@ def refuse_kept(
     if others and (second is None or not _same_results(first, second)):
         raise _refusal(module, others, "and its next result depends on it")
     return differ
+
+
+def refuse_switches(module: torch.nn.Module, changes: list[Change]) -> None:
+    """Refuses a call that leaves another flag, name or submodule, which other calls may read: what
+    it changes for them is not seen in the results of two calls alike.
+    """
+    switches = [c for c in changes if _is_switch(c)]
+    read = read_attributes(module) if switches else frozenset()
+    if kept := [c for c in switches if c.kind == "submodule" or c.attribute in read]:
+        error = _refusal(module, kept, "and later calls may depend on it")
+        error.help = (
+            "set it before disc.optimize (a call of the module may do that), or do not change it in forward"
+        )
+        error.changed = tuple((c.name.rpartition(".")[0], c.attribute) for c in kept)
+        raise error
+
+
+def _is_switch(change: Change) -> bool:
+    """Returns true for an attribute that had a value, and has another one that is no size."""
+    then, now = change.then, change.now
+    if change.kind == "submodule":
+        return isinstance(then, torch.nn.Module) and now is not then
+    is_plain = isinstance(then, _SWITCHES) and isinstance(now, _SWITCHES)
+    return change.kind == "attribute" and is_plain and change.attribute != "training" and then != now
 
 
 def copied(module: torch.nn.Module, written: list[str]) -> dict[str, torch.Tensor]:

@@ -35,7 +35,7 @@ class DynamoEntry(Entry):
 
     def __init__(self, original: Callable[[], torch.nn.Module], error: Error, options: Options):
         self._original = original
-        self._error = error
+        self.cause = error
         self._options = options
         self.parts: list[CompiledGraph | EagerGraph] = []
         self.graph_breaks: list[dict[str, Any]] = []
@@ -67,13 +67,18 @@ class DynamoEntry(Entry):
         return call
 
     def run(self, args: tuple, kwargs: dict):
-        self.calls += 1
-        if self._is_eager:
-            return self._original()(*args, **kwargs)
-        if torch.is_grad_enabled() and any(
-            isinstance(t, torch.Tensor) and t.requires_grad for t in pytree.tree_leaves((args, kwargs))
+        is_eager = self._is_eager
+        if (
+            not is_eager
+            and torch.is_grad_enabled()
+            and any(
+                isinstance(t, torch.Tensor) and t.requires_grad for t in pytree.tree_leaves((args, kwargs))
+            )
         ):
             raise Refused(Error("an input requires a gradient", code="E0610"))
+        self.calls += 1
+        if is_eager:
+            return self._original()(*args, **kwargs)
         if self._is_new:
             with self._lock:
                 if self._is_new:
@@ -121,5 +126,5 @@ class DynamoEntry(Entry):
     def fallbacks(self) -> list[dict[str, Any]]:
         rows = [row for part in self.parts for row in part.fallbacks()]
         if self._is_eager:
-            rows.append({"op": "module", "reason": self._error.message, "source": None, "calls": self.calls})
+            rows.append({"op": "module", "reason": self.cause.message, "source": None, "calls": self.calls})
         return rows + [{"op": "Python", **broken, "calls": self.calls} for broken in self.graph_breaks]

@@ -87,7 +87,11 @@ class Carried:
 def carried(dispatcher: Dispatcher) -> Carried | None:
     """The programs of a module that a copy may take up; None if there are none."""
     forms: _Forms = []
+    state = dispatcher.state()
     for form in dispatcher.forms.held:
+        if form.state != state:
+            # A copy begins with the attributes as they are now.
+            continue
         programs = []
         for entry in form.entries:
             if not isinstance(entry, CompiledEntry) or (program := _program(entry)) is None:
@@ -97,7 +101,7 @@ def carried(dispatcher: Dispatcher) -> Carried | None:
             forms.append((form.key, programs))
     waiting = dispatcher.carried
     if waiting is not None:
-        forms += [row for row in waiting.forms if dispatcher.forms.find(row[0]) is None]
+        forms += [row for row in waiting.forms if dispatcher.forms.find(row[0], state) is None]
     if not forms:
         return None
     try:

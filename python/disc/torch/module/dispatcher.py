@@ -24,6 +24,7 @@ from . import ladder
 from .carried import Carried
 from .entry import CompiledEntry, EagerEntry, Entry, GraphEntry, Refused, refreshed
 from .forms import Form, Forms
+from .kept_attributes import KeptAttributes, State
 from .variants import Variants
 from .verify import Verification
 
@@ -45,6 +46,7 @@ class Dispatcher:
         self.options = options
         self.forms = Forms(Parameters(module))
         self.variants = Variants()
+        self.kept = KeptAttributes()
         self.verification = Verification(options.verify) if options.verify else None
         #: The programs of the module that this one is a copy of, until they are called.
         self.carried: Carried | None = None
@@ -92,6 +94,8 @@ class Dispatcher:
                 refused = refused or error
                 continue
             self._remember(entry, form)
+            if not isinstance(entry, GraphEntry):
+                self._note_changes()
             return result
         assert refused is not None, "a form has an entry"
         return self._refused(form, refused.error, args, kwargs)
@@ -100,7 +104,13 @@ class Dispatcher:
         """Asks an entry first that refuses calls of other forms."""
         is_verified = self.verification is not None and self.verification.is_open()
         is_first = isinstance(entry, GraphEntry) and form.autocast is None and not is_verified
-        self.last = entry if is_first else None
+        self.last = entry if is_first and not self.kept.is_watching else None
+
+    def _note_changes(self) -> None:
+        """Looks for attributes that a call by torch or dynamo has changed."""
+        with self._lock:
+            if self.kept.note(self.original()) and self.kept.is_watching:
+                self.last = None
 
     def _refused(self, form: Form, error: Error, args: tuple, kwargs: dict):
         """Serves a call that breaks a fact of what was compiled: by torch."""
@@ -112,7 +122,9 @@ class Dispatcher:
         _RUNTIME.log(level, "torch runs a call of %s: %s", self.name, error)
         if is_fact:
             self.variants.offer(self, form, error, args, kwargs)
-        return self.original()(*args, **kwargs)
+        result = self.original()(*args, **kwargs)
+        self._note_changes()
+        return result
 
     # Forms.
 
@@ -120,16 +132,27 @@ class Dispatcher:
         """Compiles the form of this call, if it is not there."""
         key = self.forms.key(self.training, args, kwargs)
         with self._lock:
-            if self.forms.find(key) is None and self._take_up(key) is None:
+            if self.forms.find(key, self.state()) is None and self._take_up(key) is None:
                 self._compile(key, args, kwargs, is_example=True)
 
     def _form(self, args: tuple, kwargs: dict) -> Form:
         key = self.forms.key(self.training, args, kwargs)
-        found = self.forms.find(key)
+        found = self.forms.find(key, self.state())
         if found is not None:
             return found
         with self._lock:
-            return self.forms.find(key) or self._take_up(key) or self._compile(key, args, kwargs)
+            found = self.forms.find(key, self.state())
+            return found or self._take_up(key) or self._compile(key, args, kwargs)
+
+    def state(self) -> State:
+        """The attributes of the module that calls have changed."""
+        return self.kept.state(self.original()) if self.kept.is_watching else frozenset()
+
+    def _hold(self, form: Form) -> Form:
+        self.forms.held.append(form)
+        if any(isinstance(entry, GraphEntry) for entry in form.entries):
+            self.kept.begin(self.original())
+        return form
 
     def is_compiled(self, args: tuple, kwargs: dict) -> bool:
         """Returns true if compiled code serves a call, and not torch alone."""
@@ -144,11 +167,9 @@ class Dispatcher:
 
     def _take_up(self, key: tuple) -> Form | None:
         """The form as the module had it that this one is a copy of."""
-        if self.carried is None or not (entries := self.carried.take(self, key)):
+        if self.carried is None or self.state() or not (entries := self.carried.take(self, key)):
             return None
-        form = Form(key, [*entries])
-        self.forms.held.append(form)
-        return form
+        return self._hold(Form(key, [*entries]))
 
     def _compile(self, key: tuple, args: tuple, kwargs: dict, is_example: bool = False) -> Form:
         if self.options.fallback == "error" and self.forms.held and not is_example:
@@ -157,12 +178,16 @@ class Dispatcher:
             if self._overflow is None:
                 error = Error(f"{MOST_FORMS} forms of call were compiled, and no more are", code="E0601")
                 self._overflow = EagerEntry(self.original, error)
-            return Form(key, [self._overflow])
+            return Form(key, [self._overflow], self.state())
         if self.forms.held:
             _COMPILE.info("%s is compiled for another form of call", self.name)
-        form = Form(key, [self.build(args, kwargs, self.dims, is_example)])
-        self.forms.held.append(form)
-        return form
+        state = self.state()
+        entry = self.build(args, kwargs, self.dims, is_example)
+        if changed := getattr(entry.cause, "changed", ()):
+            self.kept.name(changed)
+            # Once it has changed them, the form may well be compiled.
+            self.kept.begin(self.original())
+        return self._hold(Form(key, [entry], state))
 
     def build(
         self, args: tuple, kwargs: dict, dims, is_example: bool = False, is_behind: bool = False
@@ -208,6 +233,7 @@ class Dispatcher:
         """Drops what was compiled: each form is compiled anew when it is called."""
         with self._lock:
             self.last, self.forms, self.variants = None, Forms(self.forms.parameters), Variants()
+            self.kept = KeptAttributes()
             self.carried = None
 
     # Weights.

@@ -41,6 +41,8 @@ class Entry:
 
     #: The tracer that captured the module: "disc", "export", "dynamo" or "none".
     captured_by = "none"
+    #: The error for which the module was not captured.
+    cause: Error | None = None
 
     def run(self, args: tuple, kwargs: dict) -> Any:
         """The result of a call; raises Refused if it does not serve it."""
@@ -246,7 +248,7 @@ class EagerEntry(Entry):
 
     def __init__(self, original: Callable[[], torch.nn.Module], error: Error):
         self._original = original
-        self.error = error
+        self.error = self.cause = error
         self.calls = 0
 
     def run(self, args: tuple, kwargs: dict):

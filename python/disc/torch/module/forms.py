@@ -20,6 +20,7 @@ from ..pytree.arguments import CONSTANTS
 from ..pytree.parameters import Parameters
 from ..refusals import Refusals
 from .entry import Entry
+from .kept_attributes import State
 
 
 @dataclass
@@ -30,6 +31,8 @@ class Form:
 
     key: tuple
     entries: list[Entry] = field(default_factory=list)
+    #: The attributes of the module that calls had changed when it was compiled.
+    state: State = frozenset()
     #: Calls that the entries refused.
     refusals: Refusals = field(default_factory=Refusals)
     #: No further variant is compiled.
@@ -65,8 +68,8 @@ class Forms:
             row.append((name, spec, tuple(map(_kind, leaves))))
         return tuple(row)
 
-    def find(self, key: tuple) -> Form | None:
-        return next((form for form in self.held if form.key == key), None)
+    def find(self, key: tuple, state: State = frozenset()) -> Form | None:
+        return next((form for form in self.held if form.key == key and form.state == state), None)
 
 
 def autocast_state() -> torch.dtype | None:

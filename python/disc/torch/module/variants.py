@@ -68,6 +68,9 @@ def _compile(dispatcher: Dispatcher, form: Form, error: DimError, args: tuple, k
         # Autocast is a state of the thread.
         with torch.autocast("cpu", dtype=form.autocast, enabled=form.autocast is not None):
             found = _serving(dispatcher, form, error, args, kwargs)
+        if dispatcher.state() != form.state:
+            # It may be a program of attributes that calls have changed meanwhile.
+            return
     except Exception as failed:
         logging.getLogger("disc.compile").info(
             "a variant of %s was not compiled: %s", dispatcher.name, failed
