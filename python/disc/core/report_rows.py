@@ -17,7 +17,7 @@ def rows(values: dict[str, Any]) -> list[tuple[str, str]]:
 
 def of_nothing(values: dict[str, Any]) -> str | None:
     """The text that stands for numbers of compiled code where there is none; None if there is."""
-    if values["clusters"] or values["compiles"] or values["cache_hits"]:
+    if values["clusters"]:
         return None
     if not values.get("signatures"):
         return "nothing yet: no call was made, and the first one of each form compiles it"
@@ -79,6 +79,14 @@ def _left(values: dict[str, Any]) -> list[tuple[str, str]]:
             f"coverage {graph['coverage']:.0%}, {graph['calls']} calls",
         )
         for graph in values.get("graphs", [])[:MOST_ROWS]
+    ]
+    graphs += [
+        (
+            "encoder",
+            f"{one['name']}: {one['operations']} operations, {one['kernels']} kernels, "
+            f"coverage {one['coverage']:.0%}, {one['calls']} calls",
+        )
+        for one in values.get("encoders", [])
     ]
     left = [("torch runs", f"{row['op']}: {row['reason']}", row["source"]) for row in values["fallbacks"]]
     left += [("break", row["reason"], row["source"]) for row in values.get("graph_breaks", [])]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import inspect
 import types
 import weakref
@@ -19,6 +20,7 @@ from ...core.report import Compiled
 from ..weights import watch
 from . import carried, reports
 from .dispatcher import Dispatcher
+from .encoders import Encoders
 from .stand_in import StandInType, class_for
 
 
@@ -42,6 +44,7 @@ class OptimizedModule(torch.nn.Module, Compiled, metaclass=StandInType):
         own["training"] = module.training
         own["options"] = options
         own["_dispatcher"] = Dispatcher(_Living(own["_original"]), dims, options)
+        own["_encoders"] = Encoders(options, OptimizedModule)
         watch(self)
 
     # Calls.
@@ -93,8 +96,13 @@ class OptimizedModule(torch.nn.Module, Compiled, metaclass=StandInType):
                 raise
         value = getattr(self.original, name)
         if isinstance(value, types.MethodType) and value.__self__ is self.original:
-            return types.MethodType(value.__func__, self)
+            bound = types.MethodType(value.__func__, self)
+            return bound if name != "get_encoder" else functools.partial(self._encoder, bound)
         return value
+
+    def _encoder(self, method: Callable, *args, **kwargs):
+        """An encoder that a method calls past this module: compiled too."""
+        return self.__dict__["_encoders"].compiled(method(*args, **kwargs), self.original)
 
     def __setattr__(self, name: str, value) -> None:
         if "_original" not in self.__dict__ or name in self.__dict__ or hasattr(OptimizedModule, name):
@@ -114,6 +122,7 @@ class OptimizedModule(torch.nn.Module, Compiled, metaclass=StandInType):
         """Reads the weights of the original again and prepares them for the compiled code."""
         self._refuse_released()
         self._dispatcher.refresh()
+        self._encoders.refresh()
 
     def before_move(self, storage: torch.UntypedStorage) -> None:
         """The memory of a storage is about to be freed: if it is that of a weight,
@@ -187,6 +196,7 @@ class OptimizedModule(torch.nn.Module, Compiled, metaclass=StandInType):
         self._refuse_released()
         self.original._apply(fn, recurse)
         self._dispatcher.forget()
+        self._encoders.forget()
         return self
 
     def _changes(self, fn) -> bool:
@@ -218,10 +228,14 @@ class OptimizedModule(torch.nn.Module, Compiled, metaclass=StandInType):
     # What people see.
 
     def report_values(self) -> dict[str, Any]:
-        return reports.values(self._dispatcher)
+        return self._encoders.add_to(reports.values(self._dispatcher))
+
+    def contains(self, code: Any) -> bool:
+        return self._encoders.contains(code)
 
     def executables(self) -> list[Any]:
-        return [one for entry in self._dispatcher.entries() for one in entry.executables()]
+        own = [one for entry in self._dispatcher.entries() for one in entry.executables()]
+        return own + self._encoders.executables()
 
     def __repr__(self) -> str:
         return reports.tree(self._dispatcher)
