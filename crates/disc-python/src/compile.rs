@@ -111,6 +111,7 @@ pub(crate) fn report_dict<'py>(py: Python<'py>, report: &Report) -> PyResult<Bou
     dict.set_item("passes_ms", &report.passes_ms)?;
     dict.set_item("kernels", report.kernels)?;
     dict.set_item("kernels_by_kind", report.kernels_by_kind.clone())?;
+    dict.set_item("syncs", report.syncs)?;
     let variant = |variant: &VariantReport| {
         let dict = PyDict::new(py);
         dict.set_item("when", &variant.when)?;

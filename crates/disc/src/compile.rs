@@ -10,7 +10,7 @@ use crate::{
 };
 use disc_codegen::{host::Program, target::Compilation};
 use disc_ir::{
-    Function, FunctionKind, Lines, Module, Origin,
+    Function, FunctionKind, Lines, Module, OpKind, Origin,
     graph::PREPARE,
     ops::Stage,
     text::{number_ops, split_lines},
@@ -255,8 +255,14 @@ fn count_kernels(program: &Program, report: &mut Report) {
         let when: Vec<String> = guard.iter().map(ToString::to_string).collect();
         report.variants.push(VariantReport { when: when.join(", "), kernels: counts.values().sum() });
     }
+    report.syncs = functions.iter().filter(|f| f.variant_of.is_none() && &*f.name != PREPARE).map(fetches).sum();
     report.versions = functions.iter().filter(|f| f.kind == FunctionKind::Kernel).count();
     report.notes.clone_from(&program.notes);
+}
+
+/// Counts the reads of a device's memory in a host program.
+fn fetches(function: &Function) -> usize {
+    function.walk(function.body).into_iter().filter(|&inst| function.kind_of(inst) == OpKind::Fetch).count()
 }
 
 /// Compilation uses as many threads as a call may.

@@ -33,6 +33,8 @@ def _compiled(v: dict[str, Any]) -> list[tuple[str, str]]:
     if "kernels" in v:
         kinds = ", ".join(f"{n} {kind}" for kind, n in v.get("kernels_by_kind", {}).items())
         found.append(("kernels", f"{v['kernels']}{f' ({kinds})' if kinds else ''}"))
+        if syncs := v.get("syncs"):
+            found.append(("syncs", f"{syncs} a call: reads of the device's memory that the host waits for"))
         if lines := [f"{group} {text[0]}{_others(text)}" for group, text in kernel_lines(v)]:
             rest = f"; and {len(lines) - MOST_ROWS} more, see to_dict()" if len(lines) > MOST_ROWS else ""
             found.append(("lines", "; ".join(lines[:MOST_ROWS]) + rest))

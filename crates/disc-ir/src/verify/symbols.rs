@@ -6,8 +6,8 @@
 //!   determines it, alone (`[B]`) or with others that are bound (`[2*B + S]`). A size that is more
 //!   than a symbol, and every fact, is also a check: at the entry of a call, or where the last of
 //!   its dims is bound.
-//! - A launch gives a kernel the values of the symbols that its code needs; it passes them to
-//!   routines.
+//! - The symbols of a kernel are those of the host program that launches it, which gives it the
+//!   values that its code needs; so are those of routines.
 //! - A dim is bound once.
 //! - A dim of a type is representable; its constant sizes multiply to less than 2^62 bytes.
 use super::Check;
@@ -27,6 +27,8 @@ pub(super) fn check(cx: &mut Check<'_>) {
     let later = function.data_dims().into_iter().collect();
     let mut seen = Seen { bound: function.bound_symbols().into_iter().collect(), later, reported: BTreeSet::new() };
     if matches!(function.kind, FunctionKind::Kernel | FunctionKind::Routine) {
+        let types = function.parameters().iter().filter_map(|&parameter| function.ty(parameter).shaped());
+        seen.bound.extend(types.flat_map(|tensor| &tensor.dims).flat_map(Dim::symbols));
         seen.bound.extend(cx.module.symbols_of(function));
     }
     for &parameter in function.parameters() {
