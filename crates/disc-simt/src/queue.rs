@@ -54,9 +54,6 @@ impl SimtQueue {
         if grid.threads != program.threads {
             return Err(format!("kernel @{name} has blocks of {} threads, its launch {}", program.threads, grid.threads));
         }
-        if grid.shared > chip.shared {
-            return Err(format!("kernel @{name} asks for {} shared bytes, the chip has {}", grid.shared, chip.shared));
-        }
         if grid.scratch > MOST_SCRATCH {
             return Err(format!("kernel @{name} asks for {} bytes of each thread, {MOST_SCRATCH} are the most", grid.scratch));
         }

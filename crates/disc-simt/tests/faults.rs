@@ -262,11 +262,14 @@ fn limits_of_the_chip_are_kept() {
     let mut bench = Bench::new();
     let args = [bench.f32s(&[1.0; 64]), bench.empty(256)];
     let found = bench.error(&kernel(""), &args, grid(1, 64).shared(300 << 10));
-    says(&found, &["asks for 307200 shared bytes, the chip has 232448"]);
+    says(&found, &["a block shares 307200 bytes, the chip has 232448"]);
     let found = bench.error(&kernel(""), &args, grid(1, 32));
     says(&found, &["blocks of 64 threads, its launch 32"]);
-    let body = "  %m = shared : buffer<64xf32, shared>\n  store %m[%t], %f : (buffer<64xf32, shared>, i32, f32)";
-    says(&message(body, 128), &["`%m` ends at byte 256 of the shared memory, the launch has 128 bytes"]);
+    let large = kernel("  %m = shared : buffer<100000xf32, shared>");
+    says(&bench.error(&large, &args, grid(1, 64)), &["a block shares 400000 bytes, the chip has 232448"]);
+    let own = kernel("  %m = scratch : buffer<20xf32, task>");
+    let found = bench.error(&own, &args, grid(1, 64).scratch(64));
+    says(&found, &["`%m` ends at byte 80 of a thread's memory, the launch has 64 bytes"]);
     let endless = "kernel @k() grid threads = 1024, warp = 32 {
   %zero = constant dense<0> : i32
   %true = constant dense<true> : i1

@@ -32,7 +32,7 @@ pub(crate) fn run(planes: &mut Planes, registers: &[Slot], op: &Alu) {
 }
 
 #[cfg(target_arch = "x86_64")]
-fn is_wide() -> bool {
+pub(crate) fn is_wide() -> bool {
     is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") && is_x86_feature_detected!("f16c")
 }
 

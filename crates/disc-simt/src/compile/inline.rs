@@ -1,5 +1,5 @@
 //! Copies a kernel with the routines that it calls in place of the calls.
-use disc_ir::{Attr, Block, Function, Module, OpKind, Symbol, Value};
+use disc_ir::{Attr, Block, Function, Module, OpKind, Value};
 use std::collections::HashMap;
 
 /// Calls within calls beyond this depth are refused; verified modules have no recursion.
@@ -99,22 +99,4 @@ fn callee(function: &Function, inst: disc_ir::Inst) -> Option<&str> {
         [Some(Attr::Symbol(name)), ..] => Some(name),
         _ => None,
     }
-}
-
-/// Returns the symbols whose values follow the parameters among the words of a launch, sorted by
-/// name: those of `dim` ops and of the types of `scratch`, in routines too.
-///
-/// The lowering of host programs in disc-llvm has the same rule (`symbols_of`).
-pub(super) fn symbols_of(inlined: &Function) -> Vec<Symbol> {
-    let mut symbols = inlined.used_symbols();
-    for inst in inlined.walk(inlined.body) {
-        if inlined.kind_of(inst) == OpKind::Scratch
-            && let Some(tensor) = inlined.ty(inlined.result(inst)).shaped()
-        {
-            symbols.extend(tensor.dims.iter().flat_map(disc_ir::Dim::symbols));
-        }
-    }
-    symbols.sort();
-    symbols.dedup();
-    symbols
 }

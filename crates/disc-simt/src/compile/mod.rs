@@ -48,7 +48,7 @@ pub(crate) fn compile(module: &Module, kernel: &Function, text: &str) -> Result<
         registers,
         register_bytes,
         parameters: compiler.parameters,
-        symbols: inline::symbols_of(&function),
+        symbols: module.symbols_of(kernel),
         constants: compiler.constants,
         dims: compiler.dims,
         places: compiler.places,

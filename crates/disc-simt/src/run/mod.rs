@@ -101,7 +101,7 @@ impl<'a> Run<'a> {
         let program = launch.program;
         let threads = program.threads;
         let values = spaces::Values::new(program, launch.words)?;
-        let limits = spaces::limits(launch, &values)?;
+        let (limits, shared) = spaces::limits(launch, &values)?;
         let who = Who {
             first,
             several: first + launch.blocks() as u32,
@@ -116,7 +116,7 @@ impl<'a> Run<'a> {
             memory: launch.memory,
             planes: Planes::new(program.register_bytes),
             limits,
-            shared: Shared::new(launch.grid.shared),
+            shared: Shared::new(shared),
             own: Own::new(launch.grid.scratch, threads),
             copies: Copies::new(threads),
             mask: Mask::all(threads),

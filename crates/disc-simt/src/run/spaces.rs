@@ -55,23 +55,32 @@ impl<'a> Values<'a> {
     }
 }
 
-/// Returns the memory of each buffer.
-pub(super) fn limits(launch: &Launch<'_>, values: &Values<'_>) -> Result<Vec<Limit>, String> {
+/// Returns the memory of each buffer, and the bytes that a block shares: those that the launch asks
+/// for, and at least those of the kernel's `shared` ops.
+pub(super) fn limits(launch: &Launch<'_>, values: &Values<'_>) -> Result<(Vec<Limit>, i64), String> {
     let program = launch.program;
     let mut limits = Vec::with_capacity(program.buffers.len());
     for buffer in &program.buffers {
         let elements = values.elements(buffer)?;
         let mut limit = Limit { elements: elements.unwrap_or(i64::MAX), start: 0, end: u64::MAX, anywhere: false };
         match (buffer.space, buffer.parameter) {
-            (Space::Shared, _) => limit.end = launch.grid.shared.max(0) as u64,
+            // Views are within the memory that they are views of.
+            (Space::Shared, _) => {}
             (Space::Task, _) => limit.end = launch.grid.scratch.max(0) as u64,
             (_, Some(parameter)) => (limit.start, limit.end) = found(launch, buffer, parameter, elements)?,
             (_, None) => limit.anywhere = true,
         }
         limits.push(limit);
     }
-    place_memory(launch, &mut limits)?;
-    Ok(limits)
+    let shared = place_memory(launch, &mut limits)?;
+    let shared = i64::try_from(shared).unwrap_or(i64::MAX).max(launch.grid.shared);
+    if shared > launch.chip.shared {
+        return Err(format!("a block shares {shared} bytes, the chip has {}", launch.chip.shared));
+    }
+    for (limit, buffer) in limits.iter_mut().zip(&program.buffers) {
+        limit.end = if buffer.space == Space::Shared { limit.end.min(shared as u64) } else { limit.end };
+    }
+    Ok((limits, shared))
 }
 
 /// Returns the addresses of the memory that a parameter is in.
@@ -88,7 +97,8 @@ fn found(launch: &Launch<'_>, buffer: &Buffer, parameter: u32, elements: Option<
 }
 
 /// Gives `shared` and `scratch` consecutive parts of the memory of the block and of each thread.
-fn place_memory(launch: &Launch<'_>, limits: &mut [Limit]) -> Result<(), String> {
+/// Returns the bytes that the block shares.
+fn place_memory(launch: &Launch<'_>, limits: &mut [Limit]) -> Result<u64, String> {
     /// Parts start at multiples of these bytes: of the widest access, and as in docs/kernels.md.
     const SHARED_ALIGN: u64 = 16;
     const SCRATCH_ALIGN: u64 = disc_abi::SCRATCH_ALIGN as u64;
@@ -99,19 +109,20 @@ fn place_memory(launch: &Launch<'_>, limits: &mut [Limit]) -> Result<(), String>
             return Err(format!("the launch does not tell the sizes of `%{}`", buffer.name));
         }
         let bytes = (limit.elements as u64).saturating_mul(buffer.dtype.size() as u64);
-        let (next, align, given) = match buffer.space {
-            Space::Shared => (&mut shared, SHARED_ALIGN, launch.grid.shared),
-            _ => (&mut scratch, SCRATCH_ALIGN, launch.grid.scratch),
+        let (next, align) = match buffer.space {
+            Space::Shared => (&mut shared, SHARED_ALIGN),
+            _ => (&mut scratch, SCRATCH_ALIGN),
         };
         limit.start = next.next_multiple_of(align);
         *next = limit.start.saturating_add(bytes);
         limit.end = *next;
-        if *next > given.max(0) as u64 {
-            let (name, space) = (&buffer.name, buffer.space.name());
-            return Err(format!("`%{name}` ends at byte {next} of the {space} memory, the launch has {given} bytes"));
+        let given = launch.grid.scratch;
+        if scratch > given.max(0) as u64 {
+            let name = &buffer.name;
+            return Err(format!("`%{name}` ends at byte {scratch} of a thread's memory, the launch has {given} bytes"));
         }
     }
-    Ok(())
+    Ok(shared)
 }
 
 /// The memory that the threads of a block share.

@@ -1,6 +1,7 @@
 //! Runs products of tiles, and loads of matrices in their layout.
 use super::{Done, Run, access::Span, message::Stop};
 use crate::{
+    alu,
     program::{BufferId, Reg, Slot},
     shadow::Kind,
 };
@@ -65,10 +66,8 @@ impl Run<'_> {
                 continue;
             }
             match to.dtype() {
-                DType::I32 => {
-                    self.product::<i32>(tile, slots, to, first, read_integer, |c, a, b| c.wrapping_add(a.wrapping_mul(b)))
-                }
-                _ => self.product::<f32>(tile, slots, to, first, read_single, |c, a, b| c + a * b),
+                DType::I32 => self.product(tile, slots, to, first, read_integer, add_integers),
+                _ => self.product(tile, slots, to, first, read_single, add_singles),
             }
         }
         Ok(())
@@ -82,7 +81,7 @@ impl Run<'_> {
         to: Slot,
         first: u32,
         read: impl Fn(&Run<'_>, Slot, usize) -> T,
-        add: impl Fn(T, T, T) -> T,
+        add: impl Fn(&mut [T], T, &[T]),
     ) {
         let [m, n, k] = tile.sizes().map(|size| size as usize);
         let gather = |slot: Slot, role, columns: usize, count: usize| {
@@ -100,10 +99,7 @@ impl Run<'_> {
         let mut sums = gather(c, Role::C, n, m * n);
         for (row, sums) in sums.chunks_exact_mut(n).enumerate() {
             for term in 0..k {
-                let left = a[row * k + term];
-                for (sum, &right) in sums.iter_mut().zip(&b[term * n..(term + 1) * n]) {
-                    *sum = add(*sum, left, right);
-                }
+                add(sums, a[row * k + term], &b[term * n..(term + 1) * n]);
             }
         }
         let result = self.planes.get_mut::<T>(to);
@@ -113,6 +109,35 @@ impl Run<'_> {
                 result[((first + thread) * to.lanes + lane) as usize] = sums[row * n + column];
             }
         }
+    }
+}
+
+/// Adds a product to each sum, rounded once, as the interpreter does.
+fn add_singles(sums: &mut [f32], left: f32, right: &[f32]) {
+    #[cfg(target_arch = "x86_64")]
+    if alu::is_wide() {
+        // SAFETY: the processor has these instructions.
+        return unsafe { add_wide(sums, left, right) };
+    }
+    add_any(sums, left, right);
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,fma")]
+fn add_wide(sums: &mut [f32], left: f32, right: &[f32]) {
+    add_any(sums, left, right);
+}
+
+#[inline(always)]
+fn add_any(sums: &mut [f32], left: f32, right: &[f32]) {
+    for (sum, &right) in sums.iter_mut().zip(right) {
+        *sum = left.mul_add(right, *sum);
+    }
+}
+
+fn add_integers(sums: &mut [i32], left: i32, right: &[i32]) {
+    for (sum, &right) in sums.iter_mut().zip(right) {
+        *sum = sum.wrapping_add(left.wrapping_mul(right));
     }
 }
 
