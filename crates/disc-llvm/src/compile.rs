@@ -98,7 +98,7 @@ pub fn assembly(program: &Program, targets: &Compilation) -> Result<String, Erro
     check(targets)?;
     in_context(|context| {
         let machine = Machine::new(targets.host(), Codegen::Less)?;
-        let emit = lower_all(context, &machine, program, targets.host())?;
+        let emit = lower_all(context, &machine, program, targets)?;
         machine.assembly(emit.module)
     })
 }
@@ -111,7 +111,7 @@ pub fn llvm_ir(program: &Program, targets: &Compilation) -> Result<String, Error
     check(targets)?;
     in_context(|context| {
         let machine = Machine::new(targets.host(), Codegen::Less)?;
-        Ok(lower_all(context, &machine, program, targets.host())?.module.print_to_string().to_string())
+        Ok(lower_all(context, &machine, program, targets)?.module.print_to_string().to_string())
     })
 }
 
@@ -127,10 +127,11 @@ fn is_kernel_code(function: &Function) -> bool {
     }
 }
 
-/// Lowers the whole program into one module, for a device that is the host.
-fn lower_all<'c>(context: &'c Context, machine: &Machine, program: &Program, target: &Target) -> Result<Emit<'c>, Error> {
-    let emit = open(context, machine, target);
-    program.module.functions.iter().try_for_each(|function| lower_any(&emit, program, function))?;
+/// Lowers the program into one module for the host: without kernels, if the device is another.
+fn lower_all<'c>(context: &'c Context, machine: &Machine, program: &Program, targets: &Compilation) -> Result<Emit<'c>, Error> {
+    let emit = open(context, machine, targets.host());
+    let on_host = |function: &&Function| !is_kernel_code(function) || targets.device().is_cpu();
+    program.module.functions.iter().filter(on_host).try_for_each(|function| lower_any(&emit, program, function))?;
     Ok(emit)
 }
 
