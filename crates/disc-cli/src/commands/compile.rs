@@ -63,6 +63,10 @@ fn code(given: &CompileArguments, module: Module, options: disc::Options) -> Res
     let progress = Progress::spinner("compiling");
     let artifact = disc::compile(module, &options).map_err(diagnostics)?;
     drop(progress);
+    if let (Some(image), Some(_)) = (&artifact.image, &given.output) {
+        let message = format!("no file holds kernels for `{}` yet: expected the target of a CPU", image.target);
+        return Err(vec![Diagnostic::new(Code::E0502, message)]);
+    }
     if let Some(path) = &given.output {
         std::fs::write(path, &artifact.code).map_err(|error| vec![unwritten(path, error)])?;
     }

@@ -159,6 +159,10 @@ impl Compiled {
             ..options.clone()
         };
         let artifact = compile(merged.module.clone(), &options)?;
+        if let Some(image) = &artifact.image {
+            let message = format!("a package holds no kernels for `{}` yet: expected the target of a CPU", image.target);
+            return Err(Error::target(message));
+        }
         let host = artifact.targets.host();
         let (arch, features) = host.needs().ok_or_else(|| Error::target(format!("no package for `{host}` yet")))?;
         let name = artifact.targets.to_string();
