@@ -10,6 +10,7 @@
 use super::{
     dedup::{self, Dedup},
     dispatch::{Workspace, guard, launch, place, writes_over},
+    fetches,
     group::{GroupCode, structure},
     signature::Signature,
 };
@@ -86,6 +87,10 @@ pub fn lower_with(module: Module, targets: &Compilation, offers: Offers) -> Resu
             lowering.sites.extend(signature.sites(&function));
             let body = function.body;
             lowering.workspace = Workspace::of(&function);
+            if !lowering.target.is_cpu() {
+                // Memory of a device is not the host's.
+                fetches::fetch_scalars(&mut function);
+            }
             lowering.block(&mut function, body, &solver, &mut counts)?;
             if let Some(workspace) = lowering.workspace.take() {
                 workspace.make_room(&mut function);
@@ -121,16 +126,6 @@ fn updates_part(host: &Function, group: &Function, memory: &[Value]) -> bool {
         let position = input.and_then(|input| group.parameters().iter().position(|&parameter| parameter == input));
         position.is_some_and(|position| place(host, inputs[position]) == place(host, *output))
     })
-}
-
-/// Makes a load of a host program a fetch: memory of a device is not the host's.
-fn fetch_scalar(host: &mut Function, inst: Inst) {
-    if host.kind_of(inst) == OpKind::Load {
-        let data = host.inst_mut(inst);
-        data.kind = OpKind::Fetch;
-        data.operands.truncate(1);
-        data.attrs.clear();
-    }
 }
 
 /// Gives the launches among the ops of a block from a position on their origin.
@@ -184,9 +179,6 @@ impl Lowering<'_> {
                 self.block(host, region, solver, counts)?;
             }
             self.number_assert(host, inst);
-            if !self.target.is_cpu() {
-                fetch_scalar(host, inst);
-            }
             host.append(block, inst);
         }
         Ok(())

@@ -2,6 +2,7 @@
 //! each group and launch them.
 mod dedup;
 mod dispatch;
+mod fetches;
 mod group;
 mod lower;
 pub mod signature;

@@ -133,6 +133,8 @@ pub enum VersionKind {
     GridVectors,
     /// Elements of a grid, one at a time, with positions of 32 bits.
     GridElements,
+    /// Few long rows of a grid, in parts that are combined.
+    GridSplit,
     /// Rows of a grid, of which a thread has one.
     ThreadRows,
     /// Rows of a grid, of which a warp has one in its registers, in vectors.
@@ -148,7 +150,7 @@ pub enum VersionKind {
 }
 
 impl VersionKind {
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 23] = [
         Self::SplitRows,
         Self::SplitPhases,
         Self::RowsInLanes,
@@ -165,6 +167,7 @@ impl VersionKind {
         Self::GridTiles,
         Self::GridVectors,
         Self::GridElements,
+        Self::GridSplit,
         Self::ThreadRows,
         Self::WarpRowVectors,
         Self::WarpRows,

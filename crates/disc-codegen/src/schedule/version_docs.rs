@@ -74,6 +74,7 @@ impl VersionKind {
             Self::GridTiles
             | Self::GridVectors
             | Self::GridElements
+            | Self::GridSplit
             | Self::ThreadRows
             | Self::WarpRowVectors
             | Self::WarpRows
@@ -102,6 +103,11 @@ impl VersionKind {
                 "`kN_pointwise_s`",
                 "grids: other pointwise groups whose tensors have fewer than 2^31 elements",
                 "a thread has 4 elements",
+            ],
+            Self::GridSplit => [
+                "`kN_reduction_split`, `kN_reduction_combine`",
+                "grids: fewer than 128 rows of at least 2^15 elements; results of one element for each row",
+                "a block has one of 32 parts of a row; then a warp has a row",
             ],
             Self::ThreadRows => [
                 "`kN_reduction_thread`",

@@ -8,6 +8,7 @@ mod frame;
 mod pointwise;
 mod products;
 mod rows;
+mod split;
 mod tasks;
 mod transpose;
 

@@ -12,6 +12,7 @@ use super::{
     align,
     conditions::{at_least, at_most, can_hold, divides, narrow_positions, narrowed, suits_threads, vector_lanes, vector_memory},
     frame::GridFrame,
+    split,
 };
 use crate::{
     kernel::{Index, KernelBuilder, compute_dtype, monoid::Monoid},
@@ -22,7 +23,7 @@ use crate::{
     },
     target::GpuModel,
 };
-use disc_ir::{DType, Dim, Grid, TensorType, Value};
+use disc_ir::{DType, Dim, Grid, OpKind, TensorType, Value};
 
 /// Elements of a row in the registers of a thread, or vectors of them.
 const HELD: u32 = 8;
@@ -51,6 +52,10 @@ pub(super) fn versions(group: &Group<'_>, plan: &ReductionSchedule) -> Option<Ve
     if short.is_empty() {
         let otherwise = Rows::new(&adding.group, plan, (1, 1)).looped();
         return Some(Versioned { versions: adding.versions, otherwise });
+    }
+    if let Some(version) = split::version(&adding.group, plan) {
+        adding.group.first_site += version.code.sites.len() as i64;
+        adding.versions.push(version);
     }
     let warp = GpuModel::of(group.target).expect("a schedule of GPUs").warp;
     for (kind, threads) in [(VersionKind::WarpRowVectors, warp), (VersionKind::BlockRowVectors, GpuModel::THREADS)] {
@@ -116,7 +121,7 @@ impl Adding<'_> {
 }
 
 /// A kernel that computes rows.
-struct Rows<'g> {
+pub(super) struct Rows<'g> {
     group: &'g Group<'g>,
     plan: &'g ReductionSchedule,
     kept: Vec<Merged>,
@@ -128,21 +133,26 @@ struct Rows<'g> {
 }
 
 /// The place of this thread.
-struct Here {
+pub(super) struct Here {
+    /// The number of its block, and that of its row.
+    pub(super) block: Value,
+    pub(super) number: Value,
     /// The position of its row in the space.
     row: Vec<Index>,
+    /// The positions along the row from the first to below the last, if its block has a part.
+    part: Option<[Value; 2]>,
     /// Its number among the threads of the row.
-    member: Value,
+    pub(super) member: Value,
     /// The number of its warp, if a block has a row.
     warp: Option<Value>,
     /// Its number in the warp.
-    lane: Value,
+    pub(super) lane: Value,
     /// The memory in which the warps of a block meet, by type.
     meeting: Vec<(DType, Value)>,
 }
 
 impl<'g> Rows<'g> {
-    fn new(group: &'g Group<'g>, plan: &'g ReductionSchedule, (threads, lanes): (u32, u32)) -> Self {
+    pub(super) fn new(group: &'g Group<'g>, plan: &'g ReductionSchedule, (threads, lanes): (u32, u32)) -> Self {
         let (kept, reduced) = plan.runs(group);
         let warp = GpuModel::of(group.target).expect("a schedule of GPUs").warp;
         Self { group, plan, kept, reduced, threads, lanes, grid: Grid { threads: GpuModel::THREADS, warp } }
@@ -171,15 +181,7 @@ impl<'g> Rows<'g> {
     /// Writes the kernel that walks a row in each phase.
     fn looped(&self) -> Scheduled {
         self.scheduled(&|rows, frame, here| {
-            rows.each_phase(frame, here, &mut |rows, frame, here, start, step| {
-                let bounds = rows.bounds(&mut frame.kb, here);
-                let mut open = frame.kb.open_for_carrying(bounds, start);
-                frame.elements.open_scope();
-                let at = rows.at(&mut frame.kb, here, open.index);
-                open.next = step(rows, frame, &at, None, &open.carried);
-                frame.elements.close_scope();
-                frame.kb.close_for(open)
-            });
+            rows.each_phase(frame, here, &mut |rows, frame, here, start, step| rows.along(frame, here, start, step));
             let bounds = rows.bounds(&mut frame.kb, here);
             let open = frame.kb.open_for(bounds);
             frame.elements.open_scope();
@@ -190,10 +192,39 @@ impl<'g> Rows<'g> {
         })
     }
 
+    /// Walks the elements of a thread along a row, or along its block's part of it.
+    fn along(&self, frame: &mut GridFrame<'_>, here: &Here, start: &[Value], step: &mut Step<'_>) -> Vec<Value> {
+        let bounds = self.bounds(&mut frame.kb, here);
+        let mut open = frame.kb.open_for_carrying(bounds, start);
+        frame.elements.open_scope();
+        let at = self.at(&mut frame.kb, here, open.index);
+        open.next = step(self, frame, &at, None, &open.carried);
+        frame.elements.close_scope();
+        frame.kb.close_for(open)
+    }
+
+    /// Begins a kernel.
+    pub(super) fn frame(&self) -> GridFrame<'g> {
+        GridFrame::new(self.group, self.lanes, self.grid)
+    }
+
     /// Writes a kernel in which `compute` computes the rows, but for the results of one element for
     /// each row.
     fn scheduled(&self, compute: &dyn Fn(&Self, &mut GridFrame<'_>, &Here)) -> Scheduled {
-        let mut frame = GridFrame::new(self.group, self.lanes, self.grid);
+        self.scheduled_in(self.frame(), 1, &|rows, frame, here| {
+            compute(rows, frame, here);
+            rows.write_rows(frame, here);
+        })
+    }
+
+    /// Writes a kernel in which `compute` computes the rows, each in so many parts, which blocks
+    /// have.
+    pub(super) fn scheduled_in(
+        &self,
+        mut frame: GridFrame<'g>,
+        parts: i64,
+        compute: &dyn Fn(&Self, &mut GridFrame<'_>, &Here),
+    ) -> Scheduled {
         let rows = Dim::product(self.kept.iter().map(|run| run.size.clone()));
         let kb = &mut frame.kb;
         let [block, warp, lane] = ["block", "warp", "lane"].map(|of| kb.place(of));
@@ -203,7 +234,10 @@ impl<'g> Rows<'g> {
                 let (before, thread) = (kb.mul(block, in_block), kb.place("thread"));
                 (kb.add(before, thread), kb.int(0), None)
             }
-            threads if threads == self.grid.threads => (block, kb.place("thread"), Some(warp)),
+            threads if threads == self.grid.threads => {
+                let count = kb.int(parts);
+                (kb.div(block, count), kb.place("thread"), Some(warp))
+            }
             _ => {
                 let before = kb.mul(block, in_block);
                 (kb.add(before, warp), lane, None)
@@ -216,16 +250,28 @@ impl<'g> Rows<'g> {
         let mut at = vec![Index::uniform(frame.kb.int(0)); self.plan.layout.space.len()];
         let positions = positions_of(&mut frame.kb, row, &self.kept);
         self.kept.iter().zip(positions).for_each(|(run, position)| at[run.axis] = Index::uniform(position));
-        let here = Here { row: at, member, warp: of_block, lane, meeting };
+        let part = (parts > 1).then(|| self.part(&mut frame.kb, block, parts));
+        let here = Here { block, number: row, row: at, part, member, warp: of_block, lane, meeting };
         frame.elements.open_scope();
         read_places(&mut frame.kb, &mut frame.elements, &self.plan.layout.space, &self.plan.row_gathers(self.group), &here.row);
         compute(self, &mut frame, &here);
-        self.write_rows(&mut frame, &here);
         frame.elements.close_scope();
         if let Some(open) = open {
             frame.kb.close_if(open);
         }
-        frame.finish(rows.ceil_div(&Dim::constant(self.rows().into())))
+        frame.finish(rows.ceil_div(&Dim::constant(self.rows().into())) * parts)
+    }
+
+    /// Returns the positions along a row of a block's part: it begins at a multiple of a block's
+    /// width.
+    fn part(&self, kb: &mut KernelBuilder, block: Value, parts: i64) -> [Value; 2] {
+        let (length, width) = (self.plan.row_length(), i64::from(self.threads * self.lanes));
+        let (each, length) = (kb.dim(&(length.ceil_div(&Dim::constant(parts * width)) * width)), kb.dim(&length));
+        let count = kb.int(parts);
+        let number = kb.rem(block, count);
+        let start = kb.mul(number, each);
+        let end = kb.add(start, each);
+        [start, kb.map(OpKind::Minimum, &[end, length])]
     }
 
     /// Allocates memory for a value of each warp, for each type that is reduced.
@@ -244,8 +290,11 @@ impl<'g> Rows<'g> {
     /// The positions of this thread along the row: first, end, step.
     fn bounds(&self, kb: &mut KernelBuilder, here: &Here) -> [Value; 3] {
         let lanes = kb.int(self.lanes.into());
-        let first = kb.mul(here.member, lanes);
-        [first, kb.dim(&self.plan.row_length()), kb.int((self.threads * self.lanes).into())]
+        let (first, step) = (kb.mul(here.member, lanes), kb.int((self.threads * self.lanes).into()));
+        match here.part {
+            Some([start, end]) => [kb.add(start, first), end, step],
+            None => [first, kb.dim(&self.plan.row_length()), step],
+        }
     }
 
     /// Returns a position of the space: `along` elements along the row.
@@ -298,10 +347,21 @@ impl<'g> Rows<'g> {
             let totals = walk(self, frame, here, &start, &mut |rows, frame, at, exists, carried| {
                 rows.accumulate(frame, &due, at, exists, (&start, carried))
             });
-            for (reduction, total) in due.iter().zip(totals) {
-                self.conclude(frame, here, reduction, total);
+            for (reduction, carried) in due.iter().zip(totals) {
+                let total = self.total(&mut frame.kb, here, reduction, carried);
+                self.make_known(frame, here, reduction, total);
             }
         }
+    }
+
+    /// Computes the reductions of the first phase over the part of a block.
+    pub(super) fn totals(&self, frame: &mut GridFrame<'_>, here: &Here) -> Vec<Value> {
+        let due = &self.plan.reductions;
+        let start: Vec<Value> = due.iter().map(|reduction| self.identity(&mut frame.kb, reduction)).collect();
+        let carried = self.along(frame, here, &start, &mut |rows, frame, at, exists, carried| {
+            rows.accumulate(frame, due, at, exists, (&start, carried))
+        });
+        due.iter().zip(carried).map(|(reduction, carried)| self.total(&mut frame.kb, here, reduction, carried)).collect()
     }
 
     fn identity(&self, kb: &mut KernelBuilder, reduction: &Reduction) -> Value {
@@ -335,12 +395,9 @@ impl<'g> Rows<'g> {
         next
     }
 
-    /// Combines the values of all threads of a row, and makes the result known.
-    fn conclude(&self, frame: &mut GridFrame<'_>, here: &Here, reduction: &Reduction, carried: Value) {
-        let function = self.group.function;
-        let GridFrame { kb, elements, .. } = frame;
-        let monoid = monoid(reduction);
-        let word = monoid.lane_reducer();
+    /// Combines the values of all threads of a row.
+    fn total(&self, kb: &mut KernelBuilder, here: &Here, reduction: &Reduction, carried: Value) -> Value {
+        let word = monoid(reduction).lane_reducer();
         let own = kb.reduce_lanes(carried, word);
         let width = self.threads.min(self.grid.warp);
         let mut total = if width > 1 { kb.reduce_group(own, word, width) } else { own };
@@ -349,8 +406,15 @@ impl<'g> Rows<'g> {
             let memory = here.meeting.iter().find(|(known, _)| *known == dtype).expect("a type that is reduced").1;
             total = meet(kb, (memory, warp, here.lane), total, (word, self.grid.threads / self.grid.warp));
         }
+        total
+    }
+
+    /// Makes the result of a reduction known.
+    pub(super) fn make_known(&self, frame: &mut GridFrame<'_>, here: &Here, reduction: &Reduction, total: Value) {
+        let function = self.group.function;
+        let GridFrame { kb, elements, .. } = frame;
         let init = elements.element(kb, function.operands(reduction.inst)[1], &[]);
-        let total = monoid.apply(kb, init, total);
+        let total = monoid(reduction).apply(kb, init, total);
         let result = function.results_of(reduction.inst)[0];
         let shape = self.plan.kept(&self.group.solver, self.group.tensor(result)).expect("an element for each row");
         let place = elements.position(kb, &self.plan.layout.space, &shape, &here.row);
@@ -396,7 +460,7 @@ impl<'g> Rows<'g> {
     }
 
     /// Writes the outputs with an element for each row.
-    fn write_rows(&self, frame: &mut GridFrame<'_>, here: &Here) {
+    pub(super) fn write_rows(&self, frame: &mut GridFrame<'_>, here: &Here) {
         let single = self.outputs(frame, false);
         if single.is_empty() {
             return;
@@ -428,7 +492,7 @@ type Walk<'w> = dyn FnMut(&Rows<'_>, &mut GridFrame<'_>, &Here, &[Value], &mut S
 /// Adds the elements at a position, if it exists, to the values so far.
 type Step<'s> = dyn FnMut(&Rows<'_>, &mut GridFrame<'_>, &[Index], Option<Value>, &[Value]) -> Vec<Value> + 's;
 
-fn monoid(reduction: &Reduction) -> Monoid {
+pub(super) fn monoid(reduction: &Reduction) -> Monoid {
     match reduction.combine {
         Combine::Plain(monoid) => monoid,
         Combine::Body(_) => unreachable!("rows of a grid are combined in any order"),
