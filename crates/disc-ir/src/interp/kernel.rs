@@ -5,6 +5,7 @@ use super::{
     call::Call,
     elementwise::Function,
     machine::{Evaluated, Machine, Val},
+    memory::Buffer,
     scalar::{Scalar, round},
     table::{Eval, eval},
     tensor::count,
@@ -30,8 +31,19 @@ fn mask<'c>(call: &'c Call<'_>, position: usize) -> Result<Option<&'c Tensor>, D
     (call.args.len() > position).then(|| call.tensor(position)).transpose()
 }
 
+/// Checks the alignment that an access states, if it accesses anything.
+fn check_alignment(call: &Call<'_>, buffer: &Buffer, index: &Tensor, mask: Option<&Tensor>) -> Result<(), Diagnostic> {
+    let (first, bytes) = (element(index, 0), call.int("align", 1));
+    let is_accessed = mask.is_none_or(|mask| (0..mask.len()).any(|lane| mask.at(lane).is_true()));
+    match !is_accessed || buffer.is_aligned(first, bytes) {
+        true => Ok(()),
+        false => Err(call.malformed(format!("element {first} of the buffer starts at no multiple of {bytes} bytes"))),
+    }
+}
+
 pub(super) fn load(machine: &mut Machine<'_>, call: &Call<'_>) -> Evaluated {
     let (buffer, index, mask) = (call.buffer(0)?, call.tensor(1)?, mask(call, 2)?);
+    check_alignment(call, buffer, index, mask)?;
     let mut result = Tensor::zeros(call.dtype(), call.shape());
     for lane in (0..result.len()).filter(|&lane| is_on(mask, lane)) {
         result.set_element(lane, machine.memory.read(buffer, element(index, lane))?);
@@ -41,6 +53,7 @@ pub(super) fn load(machine: &mut Machine<'_>, call: &Call<'_>) -> Evaluated {
 
 pub(super) fn store(machine: &mut Machine<'_>, call: &Call<'_>) -> Evaluated {
     let (buffer, index, value, mask) = (call.buffer(0)?, call.tensor(1)?, call.tensor(2)?, mask(call, 3)?);
+    check_alignment(call, buffer, index, mask)?;
     machine.charge(value.len() as u64)?;
     for lane in (0..value.len()).filter(|&lane| is_on(mask, lane)) {
         machine.memory.write(buffer, element(index, lane), value.element(lane))?;

@@ -135,6 +135,16 @@ impl<'a> Machine<'a> {
         Ok(Frame { function, values: vec![None; function.value_count()], symbols })
     }
 
+    /// Returns the bytes of values so far, for [`Machine::drop_values`].
+    pub(super) fn value_bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Counts no more values than there were.
+    pub(super) fn drop_values(&mut self, before: u64) {
+        self.bytes = before;
+    }
+
     /// Executes one op of a function that is not the last one called.
     pub(super) fn resume(&mut self, frame: &mut Frame<'a>, inst: Inst) -> Result<(), Diagnostic> {
         let none = Frame { function: frame.function, values: Vec::new(), symbols: Rc::clone(&frame.symbols) };

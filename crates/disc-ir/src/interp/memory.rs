@@ -32,6 +32,13 @@ impl Buffer {
         self.len() * self.dtype.size()
     }
 
+    /// Returns true if an element starts at a multiple of this many bytes. Memory of its own starts
+    /// at a multiple of any number.
+    pub(super) fn is_aligned(&self, element: i64, bytes: i64) -> bool {
+        let address = (self.start as i64).wrapping_add(element.wrapping_mul(self.dtype.size() as i64));
+        bytes <= 1 || address.rem_euclid(bytes) == 0
+    }
+
     /// The part that starts at an element, in another shape.
     pub(super) fn view(&self, element: i64, dims: Vec<i64>) -> Result<Buffer, Diagnostic> {
         let end = count(&dims).and_then(|n| usize::try_from(element).ok()?.checked_add(n));
@@ -158,6 +165,14 @@ impl Memory {
         }
         piece.bytes[range.clone()].copy_from_slice(bytes);
         piece.writers[range].fill(buffer.owner);
+        Ok(())
+    }
+
+    /// Makes an element one that nothing has written.
+    pub(super) fn forget(&mut self, buffer: &Buffer, element: i64) -> Result<(), Diagnostic> {
+        let range = locate(buffer, element)?;
+        let piece = self.pieces.get_mut(buffer.piece).filter(|piece| range.end <= piece.bytes.len()).ok_or_else(released)?;
+        piece.writers[range].fill(0);
         Ok(())
     }
 

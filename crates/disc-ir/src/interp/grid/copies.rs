@@ -1,5 +1,6 @@
-//! Evaluates asynchronous copies: each is made when its thread waits for it.
-use super::{Mask, Threads, active};
+//! Evaluates asynchronous copies: each is made when its thread waits for it, and what was at its
+//! destination is lost when it begins.
+use super::{Mask, Threads, active, by, together::fault};
 use crate::{
     attr::Attr,
     diag::Diagnostic,
@@ -29,24 +30,33 @@ impl<'a> Threads<'a> {
         for thread in active(mask) {
             match self.function.kind_of(inst) {
                 OpKind::CopyAsync => {
-                    let copy = self.begun(inst, thread)?;
+                    let copy = self.begun(machine, inst, thread).map_err(by(thread))?;
                     self.copies[thread].open.push(copy);
                 }
                 OpKind::CommitCopies => {
                     let batch = std::mem::take(&mut self.copies[thread].open);
                     self.copies[thread].batches.push(batch);
                 }
-                _ => self.finish_copies(machine, inst, thread)?,
+                _ => self.finish_copies(machine, inst, thread).map_err(by(thread))?,
             }
         }
         Ok(())
     }
 
-    fn begun(&self, inst: Inst, thread: usize) -> Result<Copy, Diagnostic> {
+    /// Begins a copy: until it ends, nobody reads its destination.
+    fn begun(&self, machine: &mut Machine<'a>, inst: Inst, thread: usize) -> Result<Copy, Diagnostic> {
         let [to, to_index, from, from_index] = self.function.operands(inst)[..] else { unreachable!("four operands") };
         let to = (self.buffer(to, thread)?, self.int(to_index, thread)?);
         let from = (self.buffer(from, thread)?, self.int(from_index, thread)?);
-        Ok(Copy { to, from, elements: self.number(inst, "elements") })
+        let elements = self.number(inst, "elements");
+        let bytes = elements * to.0.dtype.size() as i64;
+        for (buffer, element) in [&to, &from] {
+            if !buffer.is_aligned(*element, bytes) {
+                return Err(fault(format!("element {element} of the buffer starts at no multiple of {bytes} bytes")));
+            }
+        }
+        (0..elements).try_for_each(|element| machine.memory.forget(&to.0, to.1 + element))?;
+        Ok(Copy { to, from, elements })
     }
 
     /// Makes the copies of all batches but the last `left`.

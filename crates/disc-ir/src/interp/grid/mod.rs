@@ -29,6 +29,9 @@ use std::rc::Rc;
 /// The blocks of a persistent launch, if there are as many parts: so few that each takes several.
 const RESIDENT: i64 = 3;
 
+/// Parts of shared memory start at multiples of so many bytes.
+const SHARED_ALIGN: u64 = 16;
+
 /// Refuses an op that threads do, where there are none.
 pub(super) fn outside(_: &mut Machine<'_>, call: &Call<'_>) -> Evaluated {
     Err(call.malformed("only threads of a grid kernel do this".into()))
@@ -41,12 +44,13 @@ pub(super) fn launch<'a>(machine: &mut Machine<'a>, call: &Call<'a>) -> Evaluate
         return Err(call.failure(Code::E0103, format!("there is no kernel @{name}")));
     };
     let Some(grid) = kernel.grid else { return Err(call.malformed(format!("@{name} runs on no grid"))) };
-    let [asked, scratch] = [call.dim("blocks")?, call.dim("scratch")?];
+    let [asked, shared, scratch] = [call.dim("blocks")?, call.dim("shared")?, call.dim("scratch")?];
+    let bytes = Bytes { shared: shared.max(0) as u64, scratch: scratch.max(0) as u64 };
     let blocks = if call.bool("persistent", false) { asked.min(RESIDENT) } else { asked };
     for number in 0..blocks {
         let before = machine.memory.mark();
         let frame = machine.open_frame(kernel, &call.args)?;
-        let mut threads = Threads::new(kernel, grid, frame, [number, blocks], scratch as u64);
+        let mut threads = Threads::new(kernel, grid, frame, [number, blocks], bytes);
         let all = vec![true; grid.threads as usize];
         let note = |error: Diagnostic| error.note(format!("in block {number} of @{name}"));
         threads.enter(machine, kernel.body, &all, |_| call.args.clone()).map_err(note)?;
@@ -65,13 +69,24 @@ pub(super) fn fetch(machine: &mut Machine<'_>, call: &Call<'_>) -> Evaluated {
     (0..call.args.len()).map(read).collect()
 }
 
-/// Answers that buffers are aligned, as all memory of an interpreter is.
+/// Answers if all buffers start at a multiple of `bytes`.
 pub(super) fn aligned(_: &mut Machine<'_>, call: &Call<'_>) -> Evaluated {
-    Ok(vec![Tensor::from_i64s(call.dtype(), &call.shape(), &[1])?.into()])
+    let mut all = true;
+    for position in 0..call.args.len() {
+        all &= call.buffer(position)?.is_aligned(0, call.int("bytes", 1));
+    }
+    Ok(vec![Tensor::from_i64s(call.dtype(), &call.shape(), &[all.into()])?.into()])
 }
 
 /// The threads that take part in an op.
 type Mask = [bool];
+
+/// The bytes that a launch gives to each block, and to each thread.
+#[derive(Clone, Copy)]
+struct Bytes {
+    shared: u64,
+    scratch: u64,
+}
 
 /// The threads of a block.
 struct Threads<'a> {
@@ -80,16 +95,19 @@ struct Threads<'a> {
     frames: Vec<Frame<'a>>,
     /// The bytes of its own memory that each thread may still use.
     scratch: Vec<u64>,
+    /// The bytes of shared memory that the block has, and the end of those that are taken.
+    shared: [u64; 2],
     /// The number of this block, and that of all blocks.
     place: [i64; 2],
     copies: Vec<Copies>,
 }
 
 impl<'a> Threads<'a> {
-    fn new(function: &'a Function, grid: Grid, frame: Frame<'a>, place: [i64; 2], scratch: u64) -> Self {
+    fn new(function: &'a Function, grid: Grid, frame: Frame<'a>, place: [i64; 2], bytes: Bytes) -> Self {
         let count = grid.threads as usize;
         let copies = vec![Copies::default(); count];
-        Self { function, grid, frames: vec![frame; count], scratch: vec![scratch; count], place, copies }
+        let (scratch, shared) = (vec![bytes.scratch; count], [bytes.shared, 0]);
+        Self { function, grid, frames: vec![frame; count], scratch, shared, place, copies }
     }
 
     /// Runs a block of ops for the active threads, with arguments of each. Returns what each
@@ -107,6 +125,7 @@ impl<'a> Threads<'a> {
             }
         }
         let mut returned = vec![Vec::new(); mask.len()];
+        let before = machine.value_bytes();
         for &inst in self.function.insts(block) {
             machine.charge(1)?;
             let at = |error: Diagnostic| error.in_op(self.function.kind_of(inst).name()).at(self.function.inst(inst).span);
@@ -119,6 +138,7 @@ impl<'a> Threads<'a> {
                 _ => self.op(machine, inst, mask).map_err(at)?,
             }
         }
+        machine.drop_values(before);
         Ok(returned)
     }
 
@@ -145,7 +165,7 @@ impl<'a> Threads<'a> {
     /// Runs an op of one thread.
     fn alone(&mut self, machine: &mut Machine<'a>, inst: Inst, thread: usize) -> Result<(), Diagnostic> {
         machine.begin_task(self.scratch[thread]);
-        machine.resume(&mut self.frames[thread], inst).map_err(|error| error.note(format!("by thread {thread}")))?;
+        machine.resume(&mut self.frames[thread], inst).map_err(by(thread))?;
         self.scratch[thread] = machine.scratch_left();
         Ok(())
     }
@@ -292,8 +312,14 @@ impl<'a> Threads<'a> {
     fn shared(&mut self, machine: &mut Machine<'a>, inst: Inst, mask: &Mask) -> Result<(), Diagnostic> {
         let tensor = self.function.ty(self.function.result(inst)).shaped().expect("shared memory is a buffer");
         let dims = tensor.dims.iter().map(|dim| self.frames[0].dim(dim)).collect::<Result<Vec<_>, _>>()?;
-        let elements = count(&dims).unwrap_or(usize::MAX);
-        machine.reserve_bytes(elements.saturating_mul(tensor.dtype.size()) as u64)?;
+        let bytes = count(&dims).unwrap_or(usize::MAX).saturating_mul(tensor.dtype.size()) as u64;
+        machine.reserve_bytes(bytes)?;
+        let [given, end] = self.shared;
+        self.shared[1] = end.next_multiple_of(SHARED_ALIGN).saturating_add(bytes);
+        if self.shared[1] > given {
+            let message = format!("it ends at byte {} of the memory of the block, the launch gives {given}", self.shared[1]);
+            return Err(Diagnostic::new(Code::E0211, message));
+        }
         let buffer = machine.memory.fresh(tensor.dtype, dims);
         for thread in active(mask) {
             self.frames[thread].define(self.function.result(inst), Val::Buffer(buffer.clone()));
@@ -308,6 +334,11 @@ impl<'a> Threads<'a> {
     fn dtype(&self, value: Value) -> DType {
         self.function.ty(value).dtype()
     }
+}
+
+/// Says which thread an error is of.
+fn by(thread: usize) -> impl Fn(Diagnostic) -> Diagnostic {
+    move |error| error.note(format!("by thread {thread}"))
 }
 
 /// The numbers of the active threads.

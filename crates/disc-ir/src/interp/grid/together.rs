@@ -1,7 +1,7 @@
 //! Evaluates ops that the threads of a warp, or of a block, do together.
 //!
 //! Invariant: all threads of the scope arrive, or none: another number is an error.
-use super::{Mask, Threads, active};
+use super::{Mask, Threads, active, by};
 use crate::{
     diag::{Code, Diagnostic},
     fragment::{Role, Tile},
@@ -17,7 +17,10 @@ use crate::{
 };
 use std::collections::HashMap;
 
-fn fault(message: String) -> Diagnostic {
+/// The bytes of a row of a matrix, and its alignment.
+const MATRIX_ROW: i64 = 16;
+
+pub(super) fn fault(message: String) -> Diagnostic {
     Diagnostic::new(Code::E0211, message)
 }
 
@@ -126,7 +129,8 @@ impl<'a> Threads<'a> {
         let operands = self.function.operands(inst).to_vec();
         for thread in active(mask) {
             let (buffer, index) = (self.buffer(operands[0], thread)?, self.int(operands[1], thread)?);
-            let old = Tensor::new(buffer.dtype, Vec::new(), machine.memory.read(&buffer, index)?.to_vec())?;
+            let before = machine.memory.read(&buffer, index).map_err(by(thread))?.to_vec();
+            let old = Tensor::new(buffer.dtype, Vec::new(), before)?;
             let (before, value) = (old.at(0).as_int(), self.tensor(operands[2], thread)?.at(0).as_int());
             let after = match self.word(inst, "how") {
                 "add" => before.wrapping_add(value),
@@ -136,7 +140,7 @@ impl<'a> Threads<'a> {
                 _ => value,
             };
             let stored = Tensor::from_fn(buffer.dtype, Vec::new(), |_| Scalar::Int(after));
-            machine.memory.write(&buffer, index, stored.element(0))?;
+            machine.memory.write(&buffer, index, stored.element(0)).map_err(by(thread))?;
             self.frames[thread].define(self.function.result(inst), old.into());
         }
         Ok(())
@@ -158,8 +162,12 @@ impl<'a> Threads<'a> {
                 let (matrix, pair) = (held / 2, 2 * (lane % 4) + held % 2);
                 let (row, column) = if transposed { (pair, lane / 4) } else { (lane / 4, pair) };
                 let named = first + 8 * matrix + row;
-                let at = self.int(index, named)? + column as i64;
-                bytes.extend_from_slice(machine.memory.read(&self.buffer(buffer, named)?, at)?);
+                let (from, start) = (self.buffer(buffer, named)?, self.int(index, named)?);
+                if !from.is_aligned(start, MATRIX_ROW) {
+                    let message = format!("element {start} of the buffer starts at no multiple of {MATRIX_ROW} bytes");
+                    return Err(by(named)(fault(message)));
+                }
+                bytes.extend_from_slice(machine.memory.read(&from, start + column as i64).map_err(by(named))?);
             }
             found.push((thread, Tensor::new(dtype, vec![lanes.into()], bytes)?));
         }

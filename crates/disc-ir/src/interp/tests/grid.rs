@@ -18,7 +18,7 @@ fn warps(ops: &str) -> String {
 }}
 host @main(%x: buffer<8xi32>) {{
     %y = alloc_output index = 0 : buffer<8xi32>
-    launch_grid @k(%x, %y), blocks = [1], shared = [0], scratch = [0] : (buffer<8xi32>, buffer<8xi32>)
+    launch_grid @k(%x, %y), blocks = [1], shared = [32], scratch = [0] : (buffer<8xi32>, buffer<8xi32>)
     return
 }}"
     )
@@ -164,7 +164,7 @@ const PRODUCT: &str = "kernel @k(%a: buffer<256xf16>, %b: buffer<128xf16>, %y: b
 }
 host @main(%a: buffer<256xf16>, %b: buffer<128xf16>) {
     %y = alloc_output index = 0 : buffer<128xf32>
-    launch_grid @k(%a, %b, %y), blocks = [1], shared = [0], scratch = [0] : (buffer<256xf16>, buffer<128xf16>, buffer<128xf32>)
+    launch_grid @k(%a, %b, %y), blocks = [1], shared = [512], scratch = [0] : (buffer<256xf16>, buffer<128xf16>, buffer<128xf32>)
     return
 }";
 
@@ -254,7 +254,33 @@ fn faults_of_grid_kernels_are_found() {
     faulty(&some("%s = reduce_group add, %v, width = 4 : i32"), "1 of the 4 threads of a warp arrive here");
     faulty("    %r = load %m[%t] : (buffer<8xi32, shared>, i32) -> i32", "read before it is written");
     faulty(&COPIES.replace("wait_copies left = 0", "wait_copies left = 1"), "read before it is written");
+    let over = format!("    store %m[%t], %v : (buffer<8xi32, shared>, i32, i32)\n{COPIES}");
+    faulty(&over.replace("wait_copies left = 0", "wait_copies left = 1"), "read before it is written");
+    let two = "    copy_async %m, %t, %x, %t, elements = 2 : (buffer<8xi32, shared>, i32, buffer<8xi32>, i32)\n    %r = add %v, %v : i32";
+    faulty(two, "element 1 of the buffer starts at no multiple of 8 bytes");
+    let vector = "    %pair = load %x[%l], align = 8 : (buffer<8xi32>, i32) -> vector<2xi32>
+    %r = extract_lane %pair, lane = 1 : (vector<2xi32>) -> i32";
+    faulty(vector, "element 1 of the buffer starts at no multiple of 8 bytes");
+    faulty(
+        "    %more = shared : buffer<i32, shared>\n    %r = add %v, %v : i32",
+        "it ends at byte 36 of the memory of the block",
+    );
     let beyond = "    %eight = constant dense<8> : i32
     %r = load %x[%eight] : (buffer<8xi32>, i32) -> i32";
     faulty(beyond, "element 8 of a buffer of 8 elements");
+}
+
+#[test]
+fn loops_of_threads_need_no_more_values_than_one_round() {
+    let text = warps(
+        "    %many = constant dense<1000> : i32
+    %r = for %zero, %many, %one, %zero : (i32, i32, i32, i32) -> i32 do(%i: i32, %sum: i32) {
+        %next = add %sum, %one : i32
+        return %next : i32
+    }",
+    );
+    let inputs = [tensor(&("8xi32", vec![0.0; 8]))];
+    let limits = Limits { bytes: 4096, ..Limits::default() };
+    let found = run_with(&module(&text), "main", &inputs, &|_| None, limits).unwrap();
+    assert_eq!(found[0].to_i64s(), [1000; 8]);
 }
