@@ -5,6 +5,7 @@
 //! size ([`crate::graph::Grid`]). Every thread runs the body. Threads of a warp, and of a block,
 //! are at the same op of this file together: it stands where all of them arrive.
 use super::{
+    FAMILIES, OpKind,
     class::DTypeClass,
     control::equal_lists,
     declare::{Stages, many, one, opt, optional, required},
@@ -123,20 +124,24 @@ op! {
 
 op! {
     /// Reads matrices of 8 by 8 elements as a warp, in the layout of fragments: lane `8 * m + r`
-    /// names by `index` the 16 bytes of row `r` of matrix `m`. Lane `l` gets, for each matrix, the
-    /// elements `2 * (l % 4)` and the next one of row `l / 4`; if `transposed`, of column `l / 4`.
+    /// names by `index` the 16 bytes of row `r` of matrix `m`, at a multiple of 16 bytes. Lane `l`
+    /// gets, for each matrix, the elements `2 * (l % 4)` and the next one of row `l / 4`; if
+    /// `transposed`, of column `l / 4`.
     ///
     /// (C1) The buffer is in the space `shared`, and has the result's element type.
     /// (C2) The result is a vector of 2, 4 or 8 lanes: two for each matrix.
+    /// (C3) A warp has 32 threads.
     LoadMatrix = "load_matrix"(buffer: one(HALF), index: one(INDEX)) { transposed: optional(AttrKind::Bool) } -> (result: one(HALF))
         traits [Writes] stages Stages::Kernel, infer load_matrix;
 }
 
 op! {
     /// The product of two tiles plus a third, by a whole warp: `a * b + c`, where each thread holds
-    /// a part of each tile as [`crate::fragment`] says. Products are added up in the type of `c`.
+    /// a part of each tile as [`crate::fragment`] says. Products are added up in the type of `c`. A
+    /// target may round operands of f32 to tf32, which has 10 bits behind the point.
     ///
     /// (C1) The types are those of the fragments of the tile.
+    /// (C2) A warp has as many threads as hold the tile together.
     MultiplyTiles = "multiply_tiles"(a: one(NUMBER), b: one(NUMBER), c: one(NUMBER)) { tile: required(AttrKind::Enum(TILES)) } -> (result: one(NUMBER))
         traits [Writes] stages Stages::Kernel, infer multiply_tiles;
 }
@@ -177,6 +182,12 @@ op! {
     ///
     /// (C1) The operands are buffers.
     Aligned = "aligned"(buffers: many(ANY)) { bytes: required(AttrKind::Int) } -> (result: one(BOOL)) traits [Pure] stages super::host::HOST, infer aligned;
+}
+
+/// Returns true if threads of a grid kernel do an op, and nobody else.
+pub(crate) fn is_of_threads(kind: OpKind) -> bool {
+    let family = FAMILIES.iter().find(|(name, _)| *name == "grid");
+    kind.def().stages == Stages::Kernel && family.is_some_and(|(_, kinds)| kinds.contains(&kind))
 }
 
 fn nothing(_: &InferCx<'_>) -> Inferred {

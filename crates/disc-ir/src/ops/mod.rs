@@ -33,6 +33,7 @@ pub use declare::{Arity, AttrDef, OpDef, OperandDef, ResultDef, Stage, Stages, T
 pub use demands::{Demand, demands};
 pub use docs::docs;
 pub use fused::{FusionKind, UnknownKind};
+pub(crate) use grid::is_of_threads;
 pub use index::{checks_bounds, is_pure};
 
 op_table! {

@@ -13,15 +13,18 @@
 //! - [`symbols`]: every dim is bound.
 //! - [`facts`]: the facts that functions state about their dims.
 //! - [`calls`]: names of functions and weights, and their types.
+//! - [`grid`]: the ops of grid kernels, and the threads that run them.
 //! - [`signature`]: the parameters and results of functions.
 mod calls;
 mod facts;
+mod grid;
 mod matching;
 mod ops;
 mod signature;
 mod stage;
 mod structure;
 mod symbols;
+mod uniformity;
 
 use crate::{
     diag::{Code, Diagnostic, Span},
@@ -29,6 +32,7 @@ use crate::{
     graph::{Function, Inst, Module},
     ops::Stage,
 };
+use std::{collections::HashSet, sync::Arc};
 
 pub use matching::{Matching, Mismatch};
 pub use stage::stage_of;
@@ -43,8 +47,10 @@ const MOST_ERRORS: usize = 100;
 pub fn verify(module: &Module, stage: Stage) -> Result<(), Vec<Diagnostic>> {
     let mut errors = Vec::new();
     calls::check_names(module, &mut errors);
+    let routines = grid::routines(module);
     for function in &module.functions {
-        let mut check = Check { module, function, stage, solver: Solver::new(&function.facts), errors: Vec::new() };
+        let (solver, errors_here) = (Solver::new(&function.facts), Vec::new());
+        let mut check = Check { module, function, stage, routines: &routines, solver, errors: errors_here };
         // The other checks rely on the structure.
         if structure::check(&mut check) {
             signature::check(&mut check);
@@ -53,6 +59,10 @@ pub fn verify(module: &Module, stage: Stage) -> Result<(), Vec<Diagnostic>> {
             symbols::check(&mut check);
             ops::check(&mut check);
             calls::check(&mut check);
+            // It relies on ops that fit their declarations.
+            if check.errors.is_empty() {
+                grid::check(&mut check);
+            }
         }
         check.errors.sort_by_key(|error| error.span.map_or(0, |span| span.start));
         errors.append(&mut check.errors);
@@ -72,6 +82,8 @@ struct Check<'m> {
     module: &'m Module,
     function: &'m Function,
     stage: Stage,
+    /// The routines that grid kernels call.
+    routines: &'m HashSet<Arc<str>>,
     solver: Solver,
     errors: Vec<Diagnostic>,
 }

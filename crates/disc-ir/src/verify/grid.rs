@@ -1,0 +1,188 @@
+//! Verifies the ops of grid kernels.
+//!
+//! Invariants:
+//! - Ops of threads (`place`, `barrier`, ...) are in grid kernels alone: not in routines, which may
+//!   be called by some of the threads.
+//! - A grid kernel, and a routine that it calls, has nothing that only vector registers do: masks
+//!   and indices that are vectors, `lane_mask`, `dot_lanes`, non-temporal stores. It accesses
+//!   memory, and moves elements between lanes, by 16 bytes at most.
+//! - Segments of lanes, tiles and matrices are as large as the grid's warps admit.
+//! - What the threads of a warp or a block do together stands where all of them arrive: the
+//!   conditions around it are equal for all of them ([`super::uniformity`]).
+use super::{
+    Check,
+    stage::describe,
+    structure::name,
+    uniformity::{Uniform, Uniformity, conditions},
+};
+use crate::{
+    attr::Attr,
+    diag::{Code, Diagnostic},
+    fragment::Tile,
+    graph::{Block, Function, FunctionKind, Grid, Inst, Module, Value},
+    ops::{OpKind, is_of_threads},
+    types::Type,
+};
+use std::{collections::HashSet, sync::Arc};
+
+/// The most bytes that a thread reads or writes at once.
+const ACCESS_BYTES: usize = 16;
+/// Threads that read a matrix together.
+const MATRIX_WARP: u32 = 32;
+
+/// Returns the names of the routines that grid kernels call, also through others.
+pub(super) fn routines(module: &Module) -> HashSet<Arc<str>> {
+    let mut found = HashSet::new();
+    let mut open: Vec<&Function> = module.functions.iter().filter(|function| function.grid.is_some()).collect();
+    while let Some(function) = open.pop() {
+        for inst in function.walk(function.body) {
+            let callee = match (function.kind_of(inst), function.inst(inst).attrs.first()) {
+                (OpKind::Call, Some(Some(Attr::Symbol(name)))) => module.function(name),
+                _ => None,
+            };
+            let routine = callee.filter(|callee| callee.kind == FunctionKind::Routine);
+            open.extend(routine.filter(|routine| found.insert(Arc::clone(&routine.name))));
+        }
+    }
+    found
+}
+
+pub(super) fn check(cx: &mut Check<'_>) {
+    let function = cx.function;
+    let is_threads = function.grid.is_some() || cx.routines.contains(&function.name);
+    for inst in function.walk(function.body) {
+        // The type of shared memory says where it belongs.
+        if function.grid.is_none() && is_of_threads(function.kind_of(inst)) && function.kind_of(inst) != OpKind::Shared {
+            let message = format!("the op is one of threads, in a {}: a grid kernel has threads", describe(function.kind));
+            cx.op_error(Code::E0208, inst, message);
+        }
+        if is_threads && let Some(form) = of_vector_registers(function, inst) {
+            let message = format!("{form}: no thread of a grid kernel can do that");
+            cx.op_error(Code::E0208, inst, message);
+        }
+        let fits = function.grid.map_or(Ok(()), |grid| check_warp(function, inst, grid));
+        cx.op_result(inst, fits);
+    }
+    if let Some(grid) = function.grid {
+        let uniformity = Uniformity::of(function, grid);
+        check_together(cx, &uniformity, function.body, Around { level: Uniform::Block, cause: None });
+    }
+}
+
+/// Returns the form of an op that a thread of a grid does not have.
+fn of_vector_registers(function: &Function, inst: Inst) -> Option<String> {
+    let ty = |value: &Value| function.ty(*value);
+    let lanes = |value: Option<&Value>| match value.map(ty) {
+        Some(Type::Vector { lanes, .. }) => *lanes,
+        _ => 1,
+    };
+    let operands = function.operands(inst);
+    let kind = function.kind_of(inst);
+    match kind {
+        OpKind::LaneMask | OpKind::DotLanes => Some("an op of vector registers".into()),
+        OpKind::Load | OpKind::Store => {
+            let (accessed, mask) = if kind == OpKind::Load { (function.result(inst), 2) } else { (operands[2], 3) };
+            match () {
+                () if lanes(operands.get(1)) > 1 => Some(format!("an index of type {}", ty(&operands[1]))),
+                () if lanes(operands.get(mask)) > 1 => Some(format!("a mask of type {}", ty(&operands[mask]))),
+                () if has(function, inst, "nontemporal") => Some("a non-temporal store".into()),
+                () if bytes(ty(&accessed)) > ACCESS_BYTES => {
+                    Some(format!("an access of {} bytes, more than {ACCESS_BYTES}", bytes(ty(&accessed))))
+                }
+                () => None,
+            }
+        }
+        OpKind::TransposeLanes | OpKind::ZipLanes | OpKind::UnzipLanes | OpKind::PickLanes | OpKind::RecastLanes => {
+            let moved = operands.first().map_or(0, |operand| bytes(ty(operand)));
+            (moved > ACCESS_BYTES && lanes(operands.first()) > 1)
+                .then(|| format!("lanes of {moved} bytes that change places, more than {ACCESS_BYTES}"))
+        }
+        _ => None,
+    }
+}
+
+fn bytes(ty: &Type) -> usize {
+    match ty {
+        Type::Vector { lanes, dtype } => *lanes as usize * dtype.size(),
+        _ => 0,
+    }
+}
+
+fn attr<'f>(function: &'f Function, inst: Inst, name: &str) -> Option<&'f Attr> {
+    let position = function.def(inst).attr_position(name)?;
+    function.inst(inst).attrs.get(position)?.as_ref()
+}
+
+fn has(function: &Function, inst: Inst, name: &str) -> bool {
+    attr(function, inst, name).is_some()
+}
+
+/// Checks an op against the number of threads of a warp.
+fn check_warp(function: &Function, inst: Inst, grid: Grid) -> Result<(), Diagnostic> {
+    let message = match function.kind_of(inst) {
+        OpKind::Shuffle | OpKind::ReduceGroup => match attr(function, inst, "width") {
+            Some(&Attr::Int(width)) if width > grid.warp.into() => {
+                format!("(C1) `width` is {width}, and a warp has {} threads", grid.warp)
+            }
+            _ => return Ok(()),
+        },
+        OpKind::MultiplyTiles => match Tile::from_name(function.attr_word(inst, "tile")) {
+            Some(tile) if tile.warp() != grid.warp => {
+                format!("(C2) {} threads hold a tile `{}`, and a warp has {}", tile.warp(), tile.name(), grid.warp)
+            }
+            _ => return Ok(()),
+        },
+        OpKind::LoadMatrix if grid.warp != MATRIX_WARP => {
+            format!("(C3) {MATRIX_WARP} threads read matrices, and a warp has {}", grid.warp)
+        }
+        _ => return Ok(()),
+    };
+    Err(Diagnostic::new(Code::E0209, message))
+}
+
+/// The threads that run a block of ops: those for which the conditions around it hold.
+#[derive(Clone, Copy)]
+struct Around {
+    /// The largest groups that run it as a whole, or not at all.
+    level: Uniform,
+    /// The op around it, and its condition, that splits larger groups.
+    cause: Option<(Inst, Value)>,
+}
+
+/// Checks that what threads do together stands where all of them arrive.
+fn check_together(cx: &mut Check<'_>, uniformity: &Uniformity, block: Block, around: Around) {
+    let function = cx.function;
+    for &inst in function.insts(block) {
+        if let (Some(needed), Some((op, condition))) = (together(function, inst), around.cause)
+            && around.level < needed
+        {
+            let group = if needed == Uniform::Block { "block" } else { "warp" };
+            let role = if function.kind_of(op) == OpKind::For { "a bound" } else { "the condition" };
+            let message = format!(
+                "the threads of a {group} do this together, and {}, {role} of the `{}` around it, differs among them",
+                name(cx, condition),
+                function.def(op).name
+            );
+            cx.op_error(Code::E0214, inst, message);
+        }
+        let mut inside = around;
+        for &condition in conditions(function, inst) {
+            if uniformity.level(condition) < inside.level {
+                inside = Around { level: uniformity.level(condition), cause: Some((inst, condition)) };
+            }
+        }
+        for &region in &function.inst(inst).regions {
+            check_together(cx, uniformity, region, inside);
+        }
+    }
+}
+
+/// Returns the threads that do an op together.
+fn together(function: &Function, inst: Inst) -> Option<Uniform> {
+    match function.kind_of(inst) {
+        OpKind::Barrier if function.attr_word(inst, "scope") == "block" => Some(Uniform::Block),
+        OpKind::Barrier | OpKind::Shuffle | OpKind::ReduceGroup | OpKind::Vote => Some(Uniform::Warp),
+        OpKind::LoadMatrix | OpKind::MultiplyTiles => Some(Uniform::Warp),
+        _ => None,
+    }
+}
