@@ -60,11 +60,11 @@ impl Planes {
     }
 
     pub(crate) fn bytes(&self, slot: Slot) -> &[u8] {
-        self.get(as_bytes(slot))
+        self.get(slot.as_bytes())
     }
 
     pub(crate) fn bytes_mut(&mut self, slot: Slot) -> &mut [u8] {
-        self.get_mut(as_bytes(slot))
+        self.get_mut(slot.as_bytes())
     }
 
     /// Borrows operands, and the result mutably.
@@ -100,9 +100,4 @@ impl Planes {
         // SAFETY: the range was checked, and is not that of the result.
         (unsafe { std::slice::from_raw_parts(at, first.count as usize) }, operands, result)
     }
-}
-
-/// Returns the slot as bytes.
-fn as_bytes(slot: Slot) -> Slot {
-    Slot { count: slot.bytes() as u32, dtype: Some(disc_ir::DType::U8), ..slot }
 }

@@ -31,6 +31,11 @@ impl Slot {
     pub(crate) fn bytes(self) -> usize {
         self.count as usize * self.dtype().size()
     }
+
+    /// Returns the slot as bytes.
+    pub(crate) fn as_bytes(self) -> Self {
+        Self { count: self.bytes() as u32, dtype: Some(DType::U8), ..self }
+    }
 }
 
 /// A compiled kernel.
@@ -100,21 +105,64 @@ pub(crate) enum Op {
     Alu(Alu),
     Load(Access),
     Store(Access),
-    View { from: BufferId, to: BufferId, address: Reg, index: Reg, result: Reg },
-    Assert { pred: Reg, site: i32, values: Box<[Reg]> },
+    View {
+        from: BufferId,
+        to: BufferId,
+        address: Reg,
+        index: Reg,
+        result: Reg,
+    },
+    Assert {
+        pred: Reg,
+        site: i32,
+        values: Box<[Reg]>,
+    },
     If(Box<If>),
     For(Box<For>),
     While(Box<While>),
-    Barrier { block: bool },
-    Shuffle { how: Shuffle, width: u32, value: Reg, by: Reg, to: Reg },
-    ReduceGroup { applies: Binary, width: u32, value: Reg, to: Reg },
-    Vote { how: Vote, pred: Reg, to: Reg },
+    Barrier {
+        block: bool,
+    },
+    Shuffle {
+        how: Shuffle,
+        width: u32,
+        value: Reg,
+        by: Reg,
+        to: Reg,
+    },
+    /// `halves` hold the operands of a step.
+    ReduceGroup {
+        applies: Binary,
+        width: u32,
+        value: Reg,
+        halves: [Reg; 2],
+        to: Reg,
+    },
+    Vote {
+        how: Vote,
+        pred: Reg,
+        to: Reg,
+    },
     Atomic(Box<Atomic>),
     CopyAsync(Box<CopyAsync>),
     CommitCopies,
-    WaitCopies { left: u32 },
-    LoadMatrix { buffer: BufferId, address: Reg, index: Reg, transposed: bool, to: Reg },
-    MultiplyTiles { tile: Tile, a: Reg, b: Reg, c: Reg, to: Reg },
+    WaitCopies {
+        left: u32,
+    },
+    LoadMatrix {
+        buffer: BufferId,
+        address: Reg,
+        index: Reg,
+        transposed: bool,
+        to: Reg,
+    },
+    MultiplyTiles {
+        tile: Tile,
+        a: Reg,
+        b: Reg,
+        c: Reg,
+        to: Reg,
+    },
 }
 
 /// A load or a store. `value` is the result or the operand.

@@ -9,8 +9,7 @@ use disc_ir::DType;
 /// Copies the bytes of a register.
 #[inline(always)]
 pub(super) fn bits(planes: &mut Planes, from: Slot, to: Slot) {
-    let bytes = |slot: Slot| Slot { count: slot.bytes() as u32, dtype: Some(DType::U8), ..slot };
-    let ([from], to) = planes.split::<u8, u8, 1>([bytes(from)], bytes(to));
+    let ([from], to) = planes.split::<u8, u8, 1>([from.as_bytes()], to.as_bytes());
     to.copy_from_slice(from);
 }
 

@@ -90,8 +90,9 @@ impl Compiler<'_> {
         let applies = OpKind::from_name(self.word(inst, "applies")?).and_then(binary).ok_or("combines nothing")?;
         let (width, value) = (self.width(inst)?, self.plane(inst, 0)?);
         let to = self.result(inst, 0)?;
-        let lanes = self.registers.ty(to).1;
-        self.emit(Op::ReduceGroup { applies, width, value, to }, lanes * width.ilog2());
+        let (dtype, lanes) = self.registers.ty(to);
+        let halves = [(); 2].map(|()| self.registers.make(dtype, lanes, true));
+        self.emit(Op::ReduceGroup { applies, width, value, halves, to }, lanes * width.ilog2());
         Ok(())
     }
 

@@ -120,7 +120,7 @@ impl Run<'_> {
         let verb = if kind == Kind::Write { "writes" } else { "reads" };
         let span = self.span(access, 1, verb);
         for thread in self.mask.iter() {
-            let one = Mask::all(self.program.threads).only(&one_of(thread, self.program.threads));
+            let one = Mask::one(thread, self.program.threads);
             for lane in 0..lanes {
                 let is_on = access.mask.is_none_or(|mask| {
                     let mask = self.slot(mask);
@@ -420,9 +420,4 @@ unsafe fn copy(at: *mut u8, value: &mut [u8], kind: Kind) {
             (_, count) => at.copy_to_nonoverlapping(value.as_mut_ptr(), count),
         }
     }
-}
-
-/// Returns truth values of which one thread's holds.
-fn one_of(thread: u32, threads: u32) -> Vec<u8> {
-    (0..threads).map(|other| u8::from(other == thread)).collect()
 }

@@ -9,7 +9,7 @@ impl<'a> Run<'a> {
         if from.at == to.at {
             return;
         }
-        let ([from_bytes], to_bytes) = self.planes.split::<u8, u8, 1>([as_bytes(from)], as_bytes(to));
+        let ([from_bytes], to_bytes) = self.planes.split::<u8, u8, 1>([from.as_bytes()], to.as_bytes());
         if !to.varying || threads.is_all() {
             return to_bytes.copy_from_slice(from_bytes);
         }
@@ -175,9 +175,4 @@ impl<'a> Run<'a> {
         self.mask = before.and(&self.live);
         Ok(())
     }
-}
-
-/// Returns a slot as bytes.
-fn as_bytes(slot: crate::program::Slot) -> crate::program::Slot {
-    crate::program::Slot { count: slot.bytes() as u32, dtype: Some(disc_ir::DType::U8), ..slot }
 }

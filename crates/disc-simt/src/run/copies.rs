@@ -2,7 +2,6 @@
 //! thread has waited; that is when the write happens.
 use super::{Done, Run, access::Span, mask::Mask};
 use crate::{program::CopyAsync, shadow::Kind};
-use std::collections::HashMap;
 
 /// The copies of a block that have not ended.
 pub(super) struct Copies {
@@ -51,26 +50,24 @@ impl Run<'_> {
         let mask = self.mask;
         self.locate(&from, &mask)?;
         self.count_access(self.space(op.from), &mask, bytes.into(), false);
-        let mut held: HashMap<u32, Vec<u8>> = HashMap::new();
+        let mut held = vec![0; self.program.threads as usize * bytes as usize];
         self.runs(&from, &mask, |run, first, count| {
             run.record(&from, (first, count), Kind::Read)?;
             let at = run.memory_at(op.from, first);
-            for thread in first..first + count {
-                let mut copy = vec![0; bytes as usize];
-                // SAFETY: the range was checked.
-                unsafe { at.add(((thread - first) * bytes) as usize).copy_to_nonoverlapping(copy.as_mut_ptr(), copy.len()) };
-                held.insert(thread, copy);
-            }
+            let held = &mut held[(first * bytes) as usize..((first + count) * bytes) as usize];
+            // SAFETY: the range was checked.
+            unsafe { at.copy_to_nonoverlapping(held.as_mut_ptr(), held.len()) };
             Ok(())
         })?;
         self.locate(&to, &mask)?;
         self.count_access(self.space(op.to), &mask, bytes.into(), true);
         self.runs(&to, &mask, |run, first, count| {
             run.record(&to, (first, count), Kind::Write)?;
+            let at = run.memory_at(op.to, first);
+            let held = &held[(first * bytes) as usize..((first + count) * bytes) as usize];
+            // SAFETY: the range was checked.
+            unsafe { at.copy_from_nonoverlapping(held.as_ptr(), held.len()) };
             for thread in first..first + count {
-                let (at, copy) = (run.memory_at(op.to, thread), &held[&thread]);
-                // SAFETY: the range was checked.
-                unsafe { at.copy_from_nonoverlapping(copy.as_ptr(), copy.len()) };
                 let (start, batch) = (run.addresses[thread as usize], run.copies.batches[thread as usize]);
                 run.shared.set_pending(start, bytes.into(), true);
                 run.copies.pending.push(Pending { thread, batch, start, bytes: bytes.into() });

@@ -1,8 +1,8 @@
 //! Runs ops that the threads of a warp do together, and checks that all of them do.
 use super::{Done, Run, message::Stop};
 use crate::{
-    alu::{bits_at, combine},
-    program::{Binary, Reg, Shuffle, Vote},
+    alu,
+    program::{Alu, Binary, Reg, Shuffle, Vote},
 };
 
 impl Run<'_> {
@@ -34,10 +34,12 @@ impl Run<'_> {
 
     pub(super) fn shuffle(&mut self, how: Shuffle, width: u32, [value, by]: [Reg; 2], to: Reg) -> Done {
         self.check_warps("a shuffle")?;
-        let (value, by, to) = (self.slot(value), self.slot(by), self.slot(to));
+        let (value, to) = (self.slot(value), self.slot(to));
         let each = value.bytes() / self.program.threads as usize;
+        let places: Vec<i32> = self.planes.get::<i32>(self.slot(by)).to_vec();
+        let ([value], to) = self.planes.split::<u8, u8, 1>([value.as_bytes()], to.as_bytes());
         for thread in self.mask.iter() {
-            let by = self.integer(by, thread as usize);
+            let by = i64::from(places[thread as usize]);
             let (lane, last) = (i64::from(thread % width), i64::from(width) - 1);
             let other = match how {
                 Shuffle::Xor => lane ^ by,
@@ -51,34 +53,33 @@ impl Run<'_> {
             if !self.live.has(from) {
                 from = thread;
             }
-            let bytes = self.planes.bytes(value)[from as usize * each..][..each].to_vec();
-            self.planes.bytes_mut(to)[thread as usize * each..][..each].copy_from_slice(&bytes);
+            let [from, thread] = [from, thread].map(|thread| thread as usize * each);
+            to[thread..thread + each].copy_from_slice(&value[from..from + each]);
         }
         Ok(())
     }
 
-    pub(super) fn reduce_group(&mut self, applies: Binary, width: u32, value: Reg, to: Reg) -> Done {
+    pub(super) fn reduce_group(&mut self, (applies, width): (Binary, u32), value: Reg, halves: [Reg; 2], to: Reg) -> Done {
         self.check_warps("a reduction of a group")?;
-        let (value, to) = (self.slot(value), self.slot(to));
-        let (dtype, size, lanes) = (value.dtype(), value.dtype().size(), value.lanes as usize);
-        let bytes = self.planes.bytes(value);
-        let mut values: Vec<u64> = (0..value.count as usize).map(|i| bits_at(bytes, size, i)).collect();
-        let mut next = values.clone();
+        let (from, result) = (self.slot(value).as_bytes(), self.slot(to).as_bytes());
+        let each = from.bytes() / self.program.threads as usize;
+        let ([from], to_bytes) = self.planes.split::<u8, u8, 1>([from], result);
+        to_bytes.copy_from_slice(from);
         let mut step = width as usize / 2;
         while step > 0 {
-            for thread in 0..self.program.threads as usize {
-                // The lower lane is the left operand, so that both have the same bits.
-                for lane in 0..lanes {
-                    let (low, high) = ((thread & !step) * lanes + lane, (thread | step) * lanes + lane);
-                    next[thread * lanes + lane] = combine(applies, dtype, values[low], values[high]);
+            // The lower lane is the left operand, so that both have the same bits.
+            for (upper, half) in halves.into_iter().enumerate() {
+                let half = self.slot(half).as_bytes();
+                let ([from], half) = self.planes.split::<u8, u8, 1>([result], half);
+                let part = step * each;
+                for (pair, half) in from.chunks_exact(2 * part).zip(half.chunks_exact_mut(2 * part)) {
+                    let lane = &pair[upper * part..(upper + 1) * part];
+                    half[..part].copy_from_slice(lane);
+                    half[part..].copy_from_slice(lane);
                 }
             }
-            std::mem::swap(&mut values, &mut next);
+            alu::run(&mut self.planes, &self.program.registers, &Alu::Binary(applies, halves, to));
             step /= 2;
-        }
-        let bytes = self.planes.bytes_mut(to);
-        for (bytes, value) in bytes.chunks_exact_mut(size).zip(values) {
-            bytes.copy_from_slice(&value.to_le_bytes()[..size]);
         }
         Ok(())
     }

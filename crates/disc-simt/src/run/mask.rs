@@ -23,6 +23,13 @@ impl Mask {
         Self { words, count: threads, threads }
     }
 
+    /// Returns one thread of a block.
+    pub(crate) fn one(thread: u32, threads: u32) -> Self {
+        let mut words = [0; 16];
+        words[thread as usize / 64] = 1 << (thread % 64);
+        Self { words, count: 1, threads }
+    }
+
     fn counted(self) -> Self {
         Self { count: self.words.iter().map(|word| word.count_ones()).sum(), ..self }
     }

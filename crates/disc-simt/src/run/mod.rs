@@ -266,7 +266,7 @@ impl<'a> Run<'a> {
             Op::While(op) => self.while_(op),
             Op::Barrier { block } => self.barrier(*block),
             Op::Shuffle { how, width, value, by, to } => self.shuffle(*how, *width, [*value, *by], *to),
-            Op::ReduceGroup { applies, width, value, to } => self.reduce_group(*applies, *width, *value, *to),
+            Op::ReduceGroup { applies, width, value, halves, to } => self.reduce_group((*applies, *width), *value, *halves, *to),
             Op::Vote { how, pred, to } => self.vote(*how, *pred, *to),
             Op::Atomic(op) => self.atomic(op),
             Op::CopyAsync(op) => self.copy_async(op),

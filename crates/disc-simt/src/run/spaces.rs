@@ -128,9 +128,10 @@ fn place_memory(launch: &Launch<'_>, limits: &mut [Limit]) -> Result<u64, String
 /// The memory that the threads of a block share.
 pub(super) struct Shared {
     bytes: Vec<u64>,
-    words: Vec<Cell>,
-    parts: Vec<Cell>,
-    written: Vec<AtomicU64>,
+    /// Cells, two numbers each.
+    words: Box<[AtomicU64]>,
+    parts: Box<[AtomicU64]>,
+    written: Box<[AtomicU64]>,
     /// A bit for each byte that an asynchronous copy writes.
     pub(super) pending: Vec<u64>,
     /// A copy has not ended.
@@ -140,12 +141,12 @@ pub(super) struct Shared {
 impl Shared {
     pub(super) fn new(bytes: i64) -> Self {
         let bytes = (bytes.max(0) as usize).next_multiple_of(64);
-        let cells = |count: usize| std::iter::repeat_with(Cell::default).take(count).collect();
+        let cells = |count: usize| zeros(count * size_of::<Cell>() / size_of::<AtomicU64>());
         Self {
             bytes: vec![0; bytes / 8],
             words: cells(bytes / 4),
             parts: cells(bytes),
-            written: std::iter::repeat_with(AtomicU64::default).take(bytes / 64).collect(),
+            written: zeros(bytes / 64),
             pending: vec![0; bytes / 64],
             is_pending: false,
         }
@@ -164,7 +165,7 @@ impl Shared {
     pub(super) fn cells(&self) -> Cells<'_> {
         let bytes = 8 * self.bytes.len() as u64;
         // SAFETY: the lists have a cell for each word and byte, and a bit for each byte.
-        unsafe { Cells::new(self.words.as_ptr(), self.parts.as_ptr(), self.written.as_ptr(), bytes) }
+        unsafe { Cells::new(self.words.as_ptr().cast(), self.parts.as_ptr().cast(), self.written.as_ptr(), bytes) }
     }
 
     /// Returns the first byte of a range that an asynchronous copy writes.
@@ -182,20 +183,28 @@ impl Shared {
     }
 }
 
+/// Returns zeros. Large lists cost nothing before they are used.
+fn zeros(count: usize) -> Box<[AtomicU64]> {
+    let words = Box::into_raw(vec![0_u64; count].into_boxed_slice());
+    // SAFETY: an `AtomicU64` is stored as a `u64` of the same alignment.
+    unsafe { Box::from_raw(words as *mut [AtomicU64]) }
+}
+
+const _: () = assert!(align_of::<AtomicU64>() == align_of::<u64>() && size_of::<Cell>() == 2 * size_of::<u64>());
+
 /// The memory of each thread's own.
 pub(super) struct Own {
     bytes: Vec<u64>,
     /// Bytes of one thread.
     pub(super) each: u64,
-    written: Vec<AtomicU64>,
+    written: Box<[AtomicU64]>,
 }
 
 impl Own {
     pub(super) fn new(each: i64, threads: u32) -> Self {
         let each = (each.max(0) as u64).next_multiple_of(64);
         let bytes = each as usize * threads as usize;
-        let written = std::iter::repeat_with(AtomicU64::default).take(bytes / 64).collect();
-        Self { bytes: vec![0; bytes / 8], each, written }
+        Self { bytes: vec![0; bytes / 8], each, written: zeros(bytes / 64) }
     }
 
     pub(super) fn begin_block(&mut self) {
