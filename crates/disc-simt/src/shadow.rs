@@ -422,3 +422,144 @@ fn is_split(cell: &Cell, who: &Who) -> bool {
     let writer = cell.writer.load(Relaxed);
     thread_of(writer) == SPLIT && run_of(writer) == who.several
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Accesses of a launch of three blocks of four warps of 32 threads.
+    struct Block {
+        who: Who,
+        warps: WarpTimes,
+        cell: Cell,
+    }
+
+    impl Block {
+        fn new() -> Self {
+            let who = Who { first: 10, several: 13, run: 10, thread: 0, warp_bits: 5, time: 0, block_time: 0 };
+            Self { who, warps: [0; 32], cell: Cell::default() }
+        }
+
+        fn access(&self, thread: u32, kind: Kind) -> Result<(), Problem> {
+            self.cell.access(&Who { thread, ..self.who }, kind, &self.warps)
+        }
+
+        fn all(&self, threads: &[u32], kind: Kind) {
+            threads.iter().for_each(|&thread| assert_eq!(self.access(thread, kind), Ok(())));
+        }
+
+        fn barrier(&mut self) {
+            self.who.time += 1;
+            (self.who.block_time, self.warps) = (self.who.time, [self.who.time; 32]);
+        }
+
+        fn barrier_of_warp(&mut self, warp: usize) {
+            self.who.time += 1;
+            self.warps[warp] = self.who.time;
+        }
+    }
+
+    fn race(wrote: bool, thread: Option<u32>, elsewhere: bool) -> Result<(), Problem> {
+        Err(Problem::Race { wrote, thread, elsewhere })
+    }
+
+    #[test]
+    fn several_readers_are_remembered_for_the_writer() {
+        for (readers, writer, found) in [
+            (&[3][..], 3, Ok(())),
+            (&[3, 4], 3, race(false, None, false)),
+            (&[4, 3], 3, race(false, None, false)),
+            (&[40, 3], 3, race(false, None, false)),
+            (&[3, 40, 3], 40, race(false, None, false)),
+            (&[40], 3, race(false, Some(40), false)),
+        ] {
+            let mut block = Block::new();
+            block.all(readers, Kind::Read);
+            assert_eq!(block.access(writer, Kind::Write), found, "{readers:?}");
+            block.barrier();
+            block.all(&[writer], Kind::Write);
+            assert_eq!(block.access(99, Kind::Read), race(true, Some(writer), false));
+        }
+    }
+
+    #[test]
+    fn a_barrier_of_a_warp_orders_its_threads_alone() {
+        let mut block = Block::new();
+        block.all(&[3, 4], Kind::Read);
+        block.barrier_of_warp(0);
+        assert_eq!(block.access(40, Kind::Write), race(false, None, false));
+        block.all(&[5], Kind::Write);
+        block.barrier_of_warp(0);
+        block.all(&[3], Kind::Read);
+        block.barrier_of_warp(1);
+        assert_eq!(block.access(40, Kind::Read), race(true, Some(5), false));
+    }
+
+    #[test]
+    fn blocks_are_in_no_order_and_launches_are() {
+        let mut block = Block::new();
+        block.all(&[0], Kind::Read);
+        block.who.run = 11;
+        block.all(&[0], Kind::Read);
+        block.barrier();
+        assert_eq!(block.access(0, Kind::Write), race(false, None, true));
+        (block.who.first, block.who.run, block.who.several) = (13, 13, 14);
+        block.all(&[0], Kind::Write);
+        // A launch of another queue has other numbers.
+        (block.who.first, block.who.run, block.who.several) = (5, 5, 6);
+        block.all(&[7], Kind::Write);
+    }
+
+    #[test]
+    fn atomics_race_with_plain_accesses_alone() {
+        let mut block = Block::new();
+        block.all(&[0, 1, 40, 2], Kind::Atomic);
+        block.who.run = 11;
+        block.all(&[3], Kind::Atomic);
+        assert_eq!(block.access(3, Kind::Read), race(true, None, true));
+        let mut block = Block::new();
+        block.all(&[3], Kind::Write);
+        // The plain write of a thread is one, though it changes the word atomically after it.
+        block.all(&[3], Kind::Atomic);
+        assert_eq!(block.access(4, Kind::Atomic), race(true, Some(3), false));
+        block.barrier();
+        block.all(&[4, 5], Kind::Atomic);
+        assert_eq!(block.access(5, Kind::Write), race(true, None, false));
+    }
+
+    #[test]
+    fn memory_that_is_read_only_stays_so_for_the_launch() {
+        let mut block = Block::new();
+        block.all(&[3], Kind::ReadOnly);
+        block.barrier();
+        block.all(&[3], Kind::Read);
+        block.barrier();
+        assert_eq!(block.access(3, Kind::Write), Err(Problem::ReadOnly));
+        (block.who.first, block.who.run, block.who.several) = (13, 13, 14);
+        block.all(&[3], Kind::Write);
+        block.barrier();
+        assert_eq!(block.access(3, Kind::ReadOnly), Err(Problem::ReadOnly));
+    }
+
+    #[test]
+    fn parts_of_a_word_and_the_word_know_of_each_other() {
+        let cells: Vec<Cell> = std::iter::repeat_with(Cell::default).take(80).collect();
+        let written = [AtomicU64::new(0)];
+        // SAFETY: 64 bytes have 16 words, and 64 cells of their own.
+        let memory = unsafe { Cells::new(cells.as_ptr(), cells.as_ptr().add(16), written.as_ptr(), 64) };
+        let mut block = Block::new();
+        let access = |block: &Block, range: (u64, u64), thread: u32, kind: Kind| {
+            memory.access((range.0, range.1, range.1), Who { thread, ..block.who }, kind, &block.warps)
+        };
+        assert_eq!(access(&block, (8, 1), 0, Kind::Read), Err((8, Problem::Unwritten)));
+        assert_eq!(access(&block, (8, 4), 0, Kind::Write), Ok(()));
+        assert_eq!(access(&block, (10, 1), 1, Kind::Write), Err((10, race(true, Some(0), false).unwrap_err())));
+        block.barrier();
+        assert_eq!(access(&block, (8, 2), 1, Kind::Write), Ok(()));
+        assert_eq!(access(&block, (10, 2), 40, Kind::Write), Ok(()));
+        assert_eq!(access(&block, (8, 4), 1, Kind::Read), Err((10, race(true, Some(40), false).unwrap_err())));
+        block.barrier();
+        assert_eq!(access(&block, (8, 4), 1, Kind::Read), Ok(()));
+        assert_eq!((memory.unwritten(8, 4), memory.unwritten(8, 5), memory.unwritten(0, 9)), (None, Some(12), Some(0)));
+    }
+}

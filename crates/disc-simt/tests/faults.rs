@@ -60,6 +60,59 @@ fn a_barrier_orders_accesses() {
 }
 
 #[test]
+fn each_block_has_shared_memory_of_its_own() {
+    let mut bench = Bench::new();
+    let args = [bench.f32s(&[1.0; 64]), bench.empty(256)];
+    let body = MIRRORED.replace("BARRIER", "  barrier block").replace("store %out[%t], %y : (buffer<64xf32>, i32, f32)", "");
+    bench.launch(&kernel(&body), &args, grid(3, 64)).unwrap();
+    // A later block does not see the words of an earlier one.
+    let found = bench.error(
+        &kernel(
+            "  %m = shared : buffer<64xf32, shared>
+  %b = place block : i32
+  %first = compare EQ, %b, %zero : (i32, i32) -> i1
+  if %first : (i1) -> () then {
+    store %m[%t], %f : (buffer<64xf32, shared>, i32, f32)
+    return
+  } else {
+    %x = load %m[%t] : (buffer<64xf32, shared>, i32) -> f32
+    return
+  }",
+        ),
+        &args,
+        grid(2, 64),
+    );
+    says(&found, &["block 1, thread 0: reads element 0 of `%m`", "nobody has written"]);
+}
+
+#[test]
+fn queues_share_kernels_and_memory_that_all_read() {
+    let body = "  %other = subtract %last, %t : i32
+  %x = load %in[%other] : (buffer<64xf32>, i32) -> f32
+  %y = add %x, %f : f32
+  store %out[%t], %y : (buffer<64xf32>, i32, f32)
+  barrier block
+  %z = load %out[%other] : (buffer<64xf32>, i32) -> f32";
+    let mut bench = Bench::new();
+    let weights: Vec<f32> = (0..64).map(|i| i as f32).collect();
+    let (input, kernels) = (bench.f32s(&weights), bench.load(&kernel(body)));
+    let wanted: Vec<f32> = weights.iter().rev().map(|x| x + 1.0).collect();
+    std::thread::scope(|scope| {
+        for _ in 0..16 {
+            let (kernels, wanted) = (kernels.clone(), &wanted);
+            scope.spawn(move || {
+                let mut own = Bench::new();
+                let out = own.empty(256);
+                for _ in 0..200 {
+                    own.run(&kernels, &[input, out], grid(1, 64)).unwrap();
+                }
+                assert_eq!(own.read_f32s(out, 64), *wanted);
+            });
+        }
+    });
+}
+
+#[test]
 fn a_warps_barrier_orders_a_warp() {
     let mut bench = Bench::new();
     let args = [bench.f32s(&[2.0; 64]), bench.empty(256)];

@@ -155,3 +155,53 @@ fn to_odd(value: f64) -> f32 {
         nearest.next_down()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::program::{Binary, Unary};
+
+    /// Numbers of all sizes and signs, as their bits.
+    fn noise(seed: u64, bytes: &mut [u8]) {
+        let mut state = seed;
+        for (i, byte) in bytes.iter_mut().enumerate() {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            *byte = if i % 32 < 4 { 0 } else { (state >> 33) as u8 };
+        }
+    }
+
+    #[test]
+    fn results_do_not_depend_on_the_instructions_of_the_host() {
+        let ops = |dtype: DType| {
+            let mut ops = vec![Alu::Fma([0, 1, 2], 3), Alu::Clamp([0, 1, 2], 3)];
+            let binary = [Binary::Add, Binary::Divide, Binary::Maximum, Binary::Multiply, Binary::Remainder, Binary::Subtract];
+            ops.extend(binary.map(|f| Alu::Binary(f, [0, 1], 3)));
+            if dtype.is_float() {
+                ops.extend([Unary::Sqrt, Unary::Rsqrt, Unary::RoundNearestEven].map(|f| Alu::Unary(f, 0, 3)));
+            }
+            ops
+        };
+        for dtype in DType::ALL.into_iter().filter(|&dtype| dtype != DType::I1) {
+            let slot = |at: u32, dtype| Slot { at: at * 4096, count: 500, lanes: 1, varying: true, dtype: Some(dtype) };
+            let mut registers: Vec<Slot> = (0..4).map(|at| slot(at, dtype)).collect();
+            let mut planes = Planes::new(5 * 4096);
+            (0..3).for_each(|at| noise(at as u64, planes.bytes_mut(registers[at])));
+            registers.push(slot(4, DType::F32));
+            let converted = if dtype.is_float() { vec![Alu::Convert(0, 4)] } else { Vec::new() };
+            for op in ops(dtype).into_iter().chain(converted) {
+                let to = registers[if matches!(op, Alu::Convert(..)) { 4 } else { 3 }];
+                run(&mut planes, &registers, &op);
+                let found = planes.bytes(to).to_vec();
+                run_any(&mut planes, &registers, &op);
+                let (size, other) = (to.dtype().size(), planes.bytes(to).to_vec());
+                for (a, b) in found.chunks_exact(size).zip(other.chunks_exact(size)) {
+                    assert!(a == b || is_nan(to.dtype(), a) && is_nan(to.dtype(), b), "{op:?} of {dtype}: {a:?}, {b:?}");
+                }
+            }
+        }
+    }
+
+    fn is_nan(dtype: DType, bytes: &[u8]) -> bool {
+        disc_ir::Literal::dense(dtype, bytes).f64_at(0).is_nan() && dtype.is_float()
+    }
+}
