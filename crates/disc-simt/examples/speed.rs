@@ -6,8 +6,9 @@ use disc_ral::{GridCall, Image, open_device};
 use std::{error::Error, fmt::Write, time::Instant};
 
 /// Threads of all blocks.
-const THREADS: i64 = 1 << 16;
-const REPEATS: u32 = 20;
+const THREADS: i64 = 1 << 12;
+/// Launches, of which the fastest counts: short ones, so that one is not interrupted.
+const REPEATS: u32 = 300;
 
 /// Returns a kernel over `[N]` elements with the ops of `body` on `%x`, which make `%y`.
 fn kernel(body: &str) -> String {

@@ -52,8 +52,8 @@ pub(crate) struct Who {
 }
 
 impl Who {
-    /// Returns the same for memory that only this block has: accesses of blocks before were to other
-    /// memory.
+    /// Returns the same for memory that only this block has: accesses of blocks before were to
+    /// other memory.
     pub(crate) fn in_block(self) -> Self {
         Self { first: self.run, ..self }
     }
