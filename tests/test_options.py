@@ -79,13 +79,13 @@ def test_ops_that_are_registered_are_known():
 
 
 def test_modules_run_on_each_device_that_is_listed():
-    assert disc.devices() == ["cpu"]
+    assert disc.devices()[0] == "cpu" and "simt:sm_90" in disc.devices()
     x = torch.randn(3, 4)
     for device in [None, *disc.devices()]:
         assert optimized(device=device)(x).device == x.device
 
 
-@pytest.mark.parametrize("device", ["cuda:0", "cuda", "hip:1", "simt:sm_90"])
+@pytest.mark.parametrize("device", ["cuda:0", "cuda", "hip:1", "simt:sm_35"])
 def test_a_device_that_is_not_there_is_named_and_nothing_runs_elsewhere(device):
     name = "cuda:0" if device == "cuda" else device
     with pytest.raises(

@@ -78,6 +78,15 @@ impl fmt::Display for DeviceName {
     }
 }
 
+/// Returns the devices of one kind for a message.
+fn shown(names: &[DeviceName]) -> Option<String> {
+    match names {
+        [] => None,
+        [one] => Some(format!("`{one}`")),
+        [first, others @ ..] => Some(format!("`{first}` and {} more of its kind", others.len())),
+    }
+}
+
 /// Returns true for names such as `sm_90`, `sm_90a` and `gfx942`.
 fn is_chip(name: &str) -> bool {
     let number = name.strip_prefix("sm_").or_else(|| name.strip_prefix("gfx")).unwrap_or_default();
@@ -100,7 +109,7 @@ impl fmt::Display for DeviceError {
                 write!(f, "unknown device `{text}`: expected a name such as `cpu`, `cuda:0`, `hip:0` or `simt:sm_90`")
             }
             Self::NotHere(name) => {
-                let here: Vec<String> = devices().iter().map(|name| format!("`{name}`")).collect();
+                let here: Vec<String> = backends().iter().filter_map(|backend| shown(&(backend.names)())).collect();
                 write!(f, "the device `{name}` is not available: compiled code can run here on {}", here.join(", "))
             }
         }

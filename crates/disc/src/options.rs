@@ -322,10 +322,11 @@ mod tests {
     fn a_device_is_opened_or_named_in_the_error() {
         let opened = |device: Option<&str>| Options { device: device.map(Into::into), ..Options::default() }.open_device();
         assert_eq!(opened(None).unwrap().name(), "cpu");
-        assert_eq!(crate::devices(), ["cpu"]);
+        assert_eq!(crate::devices()[0], "cpu");
         crate::devices().iter().for_each(|name| assert_eq!(opened(Some(name)).unwrap().name(), name));
         let error = opened(Some("cuda:0")).err().unwrap();
-        assert_eq!(error.to_string(), "error[E0700]: the device `cuda:0` is not available: compiled code can run here on `cpu`");
+        let wanted = "error[E0700]: the device `cuda:0` is not available: compiled code can run here on `cpu`, `simt:gfx906` and";
+        assert!(error.to_string().starts_with(wanted), "{error}");
         let error = opened(Some("gpu")).err().unwrap();
         assert_eq!(
             error.to_string(),

@@ -15,8 +15,8 @@ pub struct Report {
     pub kernels_by_kind: BTreeMap<String, usize>,
     /// Other ways to compute a call, in the order in which they are tried.
     pub variants: Vec<VariantReport>,
-    /// Reads of a device's memory in one call for which the host waits: of sizes and conditions that
-    /// depend on data. A loop counts once.
+    /// Reads of a device's memory in one call for which the host waits: of sizes and conditions
+    /// that depend on data. A loop counts once.
     pub syncs: usize,
     /// Kernel versions compiled.
     pub versions: usize,

@@ -117,8 +117,8 @@ def devices() -> list[str]:
 
     They are the values of ``disc.Options(device=...)``.
 
-    >>> devices()
-    ['cpu']
+    >>> devices()[0]
+    'cpu'
     """
     return _extension().devices()
 

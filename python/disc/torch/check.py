@@ -109,9 +109,9 @@ def run_apart(original: torch.nn.Module, runs, args: tuple, kwargs: dict, change
     try:
         with as_it_was(original) if runs is original else nullcontext():
             results = [_kept(x) for x in pytree.tree_leaves(runs(*args, **kwargs))]
-        inputs = [x for x in leaves if isinstance(x, torch.Tensor)]
-        state = [*(t for _, t in original.named_buffers()), *(t for t, _ in parameters)]
-        return [*results, *inputs, *(t.detach().clone() for t in state)]
+            inputs = [x for x in leaves if isinstance(x, torch.Tensor)]
+            state = [*(t for _, t in original.named_buffers()), *(t for t, _ in parameters)]
+            return [*results, *inputs, *(t.detach().clone() for t in state)]
     finally:
         torch.set_rng_state(drawn)
         for name, (t, before) in buffers.items():
