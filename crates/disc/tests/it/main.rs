@@ -19,5 +19,6 @@ mod prepared;
 mod roundings;
 mod split_sums;
 mod variants;
+mod version_cases;
 mod versions;
 mod words;

@@ -3,9 +3,9 @@ use disc::{
     Executable, Options, compile, parse,
     ral::{HostOutput, HostOutputs, HostTensor},
 };
-use disc_codegen::{schedule::VersionKind, target::Target};
+use disc_codegen::target::Target;
 
-const SOFTMAX: &str = "
+pub(super) const SOFTMAX: &str = "
 func @main(%x: tensor<[B]x[S]xf32>) -> tensor<[B]x[S]xf32> {
   %z = constant dense<0.0> : tensor<f32>
   %l = constant dense<-inf> : tensor<f32>
@@ -18,7 +18,7 @@ func @main(%x: tensor<[B]x[S]xf32>) -> tensor<[B]x[S]xf32> {
   %o = divide %e, %sb : tensor<[B]x[S]xf32>
   return %o : tensor<[B]x[S]xf32>
 }";
-const SUMS: &str = "
+pub(super) const SUMS: &str = "
 func @main(%x: tensor<[B]x[S]xf32>) -> tensor<[B]xf32> {
   %z = constant dense<0.0> : tensor<f32>
   %s = reduce %x, %z, dims = [1] : (tensor<[B]x[S]xf32>, tensor<f32>) -> tensor<[B]xf32> applies add
@@ -45,17 +45,17 @@ func @main(%x: tensor<[B]x[S]xf32>) -> tensor<[B]x[S]xf32> {
   return %o : tensor<[B]x[S]xf32>
 }";
 
-fn load(program: &str, threads: usize) -> Executable {
+pub(super) fn load(program: &str, threads: usize) -> Executable {
     load_on(None, program, threads)
 }
 
-fn load_on(device: Option<&str>, program: &str, threads: usize) -> Executable {
+pub(super) fn load_on(device: Option<&str>, program: &str, threads: usize) -> Executable {
     let options = Options { device: device.map(str::to_owned), threads: Some(threads), ..Options::default() };
     compile(parse(program).unwrap(), &options).unwrap().load(Vec::new(), &options).unwrap()
 }
 
 /// Threshold for non-temporal stores, whatever the caches of this machine.
-const NONTEMPORAL_BYTES: i64 = 64 << 20;
+pub(super) const NONTEMPORAL_BYTES: i64 = 64 << 20;
 
 /// Returns the kernels that a call launches, its input and its results.
 fn run(executable: &Executable, [rows, columns]: [i64; 2]) -> (Vec<String>, Vec<f32>, Vec<Vec<f32>>) {
@@ -76,7 +76,7 @@ fn run(executable: &Executable, [rows, columns]: [i64; 2]) -> (Vec<String>, Vec<
     (names, values, tensors.collect())
 }
 
-fn close(found: &[f32], expected: impl Iterator<Item = f64>, what: &str) {
+pub(super) fn close(found: &[f32], expected: impl Iterator<Item = f64>, what: &str) {
     let mut count = 0;
     for (i, (&a, b)) in found.iter().zip(expected).enumerate() {
         assert!((f64::from(a) - b).abs() <= 1e-7 + 2e-5 * b.abs(), "{what}: element {i} is {a}, expected {b}");
@@ -306,7 +306,7 @@ fn rows_that_data_counts_are_split_too() {
 }
 
 /// Attention of `S` queries over `T` keys.
-const ATTENTION: &str = "
+pub(super) const ATTENTION: &str = "
 func @main(%q: tensor<[B]x[S]x2x8xf32>, %k: tensor<[B]x[T]x2x8xf32>, %v: tensor<[B]x[T]x2x8xf32>) -> tensor<[B]x2x[S]x8xf32> {
   %s = dot_general %q, %k, lhs_batching_dims = [0, 2], rhs_batching_dims = [0, 2], lhs_contracting_dims = [3], rhs_contracting_dims = [3] : (tensor<[B]x[S]x2x8xf32>, tensor<[B]x[T]x2x8xf32>) -> tensor<[B]x2x[S]x[T]xf32>
   %l = constant dense<-inf> : tensor<f32>
@@ -323,7 +323,7 @@ func @main(%q: tensor<[B]x[S]x2x8xf32>, %k: tensor<[B]x[T]x2x8xf32>, %v: tensor<
 }";
 
 /// A convolution of 16 features to 16, with filters transformed for Winograd's method.
-const WINOGRAD: &str = "
+pub(super) const WINOGRAD: &str = "
 func @main(%x: tensor<[B]x16x[H]x[W]xf32>, %w: tensor<16x16x3x3xf32>, %t: tensor<2x36x16x8xf32>) -> tensor<[B]x16x[H]x[W]xf32> where 1 <= H, 1 <= W {
   %k = broadcast_in_dim %w, dims = [1, 2, 3, 4] : (tensor<16x16x3x3xf32>) -> tensor<[B]x16x16x3x3xf32>
   %p = im2col %x, window_dimensions = [3, 3], padding_low = [1, 1], padding_high = [1, 1] : (tensor<[B]x16x[H]x[W]xf32>) -> tensor<[B]x16x3x3x[H]x[W]xf32>
@@ -332,20 +332,20 @@ func @main(%x: tensor<[B]x16x[H]x[W]xf32>, %w: tensor<16x16x3x3xf32>, %t: tensor
   return %y : tensor<[B]x16x[H]x[W]xf32>
 }";
 
-const PRODUCT: &str = "
+pub(super) const PRODUCT: &str = "
 func @main(%x: tensor<[B]x[K]xf32>, %y: tensor<[K]x20xf32>) -> tensor<[B]x20xf32> {
   %z = dot_general %x, %y, lhs_contracting_dims = [1], rhs_contracting_dims = [0] : (tensor<[B]x[K]xf32>, tensor<[K]x20xf32>) -> tensor<[B]x20xf32>
   %t = tanh %z : tensor<[B]x20xf32>
   return %t : tensor<[B]x20xf32>
 }";
 
-const SORT: &str = "
+pub(super) const SORT: &str = "
 func @main(%x: tensor<[B]x[S]xf32>) -> (tensor<[B]x[S]xf32>, tensor<[B]x[S]xi32>) {
   %y, %i = top_k %x, k = [S] : (tensor<[B]x[S]xf32>) -> (tensor<[B]x[S]xf32>, tensor<[B]x[S]xi32>)
   return %y, %i : (tensor<[B]x[S]xf32>, tensor<[B]x[S]xi32>)
 }";
 
-const SCAN: &str = "
+pub(super) const SCAN: &str = "
 func @main(%x: tensor<[B]x[S]xf32>) -> tensor<[B]x[S]xf32> {
   %z = constant dense<0.0> : tensor<f32>
   %y = cumulative %x, %z, dim = 1 : (tensor<[B]x[S]xf32>, tensor<f32>) -> tensor<[B]x[S]xf32> applies add
@@ -354,7 +354,7 @@ func @main(%x: tensor<[B]x[S]xf32>) -> tensor<[B]x[S]xf32> {
 
 /// Rows that are enlarged by a kind of linear interpolation: indices and weights are the same in
 /// each of them.
-const ENLARGED: &str = "
+pub(super) const ENLARGED: &str = "
 func @main(%x: tensor<[B]x[S]xf32>) -> tensor<[B]x[2*S]xf32> where 1 <= S {
   %i = iota dim = 0 : tensor<[2*S]xf32>
   %half = constant dense<0.5> : tensor<[2*S]xf32>
@@ -369,78 +369,8 @@ func @main(%x: tensor<[B]x[S]xf32>) -> tensor<[B]x[2*S]xf32> where 1 <= S {
   return %r : tensor<[B]x[2*S]xf32>
 }";
 
-/// A program, the sizes of its inputs for which a version runs, and the suffix of the kernel's
-/// name.
-struct Case {
-    program: &'static str,
-    inputs: Vec<Vec<i64>>,
-    ends: &'static str,
-    /// The device of versions for grids.
-    device: Option<&'static str>,
-}
-
-/// Returns the case of a version; a new version needs another.
-fn case(kind: VersionKind) -> Case {
-    let matrix = |program, rows, columns, ends| Case { program, inputs: vec![vec![rows, columns]], ends, device: None };
-    let grid = |program, rows, columns, ends| Case { device: Some("simt:sm_90"), ..matrix(program, rows, columns, ends) };
-    match kind {
-        VersionKind::SplitRows => matrix(SUMS, 1, 200_000, "_split"),
-        VersionKind::SplitPhases => matrix(SOFTMAX, 1, 262_145, "_ends"),
-        VersionKind::RowsInLanes => matrix(SOFTMAX, 65, 8, "_lanes"),
-        VersionKind::MultiRow => matrix(SOFTMAX, 3, 100, "_multirow"),
-        VersionKind::ShortRows => {
-            // As wide as a vector, whatever the target.
-            let lanes = Target::host().unwrap().lanes(32);
-            let ends = ["_short4", "_short8", "_short16"].into_iter().find(|name| name.ends_with(&lanes.to_string()));
-            matrix(TURNED_HALVES, 3, 2 * i64::from(lanes), ends.expect("vectors have 4, 8 or 16 lanes"))
-        }
-        VersionKind::Tables => matrix(ENLARGED, 4, 100, "_tables"),
-        VersionKind::Decode => Case {
-            program: ATTENTION,
-            inputs: vec![vec![1, 1, 2, 8], vec![1, 300, 2, 8], vec![1, 300, 2, 8]],
-            ends: "_decode_combine",
-            device: None,
-        },
-        VersionKind::Winograd => Case {
-            program: WINOGRAD,
-            inputs: vec![vec![1, 16, 20, 24], vec![16, 16, 3, 3], vec![2, 36, 16, 8]],
-            ends: ".winograd",
-            device: None,
-        },
-        VersionKind::WinogradSmall => Case {
-            program: WINOGRAD,
-            inputs: vec![vec![1, 16, 7, 7], vec![16, 16, 3, 3], vec![2, 36, 16, 8]],
-            ends: ".winograd_small",
-            device: None,
-        },
-        VersionKind::SplitK => {
-            Case { program: PRODUCT, inputs: vec![vec![2, 8192], vec![8192, 20]], ends: "_combine", device: None }
-        }
-        VersionKind::Keys => matrix(SORT, 3, 100, "_standalone"),
-        VersionKind::ScanTiles => matrix(SCAN, 40, 100, "_tiles"),
-        VersionKind::Nontemporal => matrix(SOFTMAX, NONTEMPORAL_BYTES / 8192, 1024, "_nontemporal"),
-        VersionKind::GridTiles => grid(TRANSPOSED, 33, 70, "_tile"),
-        VersionKind::GridVectors => grid(NEGATED, 7, 700, "_v"),
-        VersionKind::GridElements => grid(NEGATED, 7, 701, "_s"),
-        VersionKind::GridSplit => grid(SUMS, 3, 40_001, "_split"),
-        VersionKind::ThreadRows => grid(SOFTMAX, 300, 9, "_thread"),
-        VersionKind::WarpRowVectors => grid(SOFTMAX, 11, 132, "_warp_v"),
-        VersionKind::WarpRows => grid(SOFTMAX, 11, 131, "_warp"),
-        VersionKind::BlockRowVectors => grid(SOFTMAX, 3, 2052, "_block_v"),
-        VersionKind::BlockRows => grid(SOFTMAX, 3, 2051, "_block"),
-        VersionKind::GridProducts => Case { inputs: vec![vec![67, 33], vec![33, 20]], ..grid(PRODUCT, 1, 1, "_matmul_s") },
-    }
-}
-
-const TRANSPOSED: &str = "
-func @main(%x: tensor<[B]x[S]xf32>) -> tensor<[S]x[B]xf32> {
-  %t = transpose %x, dims = [1, 0] : (tensor<[B]x[S]xf32>) -> tensor<[S]x[B]xf32>
-  %y = negate %t : tensor<[S]x[B]xf32>
-  return %y : tensor<[S]x[B]xf32>
-}";
-
 /// Rotated halves of rows, times their positions: `[-b, a] * i` of `[a, b]`.
-const TURNED_HALVES: &str = "
+pub(super) const TURNED_HALVES: &str = "
 func @main(%x: tensor<[B]x[2*H]xf32>) -> tensor<[B]x[2*H]xf32> {
   %a = slice %x [0:B, 0:H] : (tensor<[B]x[2*H]xf32>) -> tensor<[B]x[H]xf32>
   %b = slice %x [0:B, H:2*H] : (tensor<[B]x[2*H]xf32>) -> tensor<[B]x[H]xf32>
@@ -539,36 +469,6 @@ fn rows_share_tables_where_there_are_some_and_not_too_long() {
     }
 }
 
-#[test]
-fn each_version_runs_for_some_sizes() {
-    for kind in VersionKind::ALL {
-        let Case { program, inputs, ends, device } = case(kind);
-        let executable = load_on(device, program, 1);
-        let tensor = |sizes: &Vec<i64>| {
-            let count: i64 = sizes.iter().product();
-            let values: Vec<f32> = (0..count).map(|i| (i * 7919 % 997) as f32 / 499.0 - 1.0).collect();
-            HostTensor::new(sizes, &values).unwrap()
-        };
-        let tensors: Vec<HostTensor> = inputs.iter().map(tensor).collect();
-        let inputs: Vec<_> = tensors.iter().map(HostTensor::as_input).collect();
-        let mut outputs = HostOutputs::new();
-        let launches = executable.with_session(|session| {
-            session.nontemporal_from(NONTEMPORAL_BYTES);
-            session.start_profile();
-            executable.run(0, session, &inputs, &mut outputs).unwrap();
-            session.take_profile()
-        });
-        let names: Vec<&str> = launches.iter().map(|launch| launch.name.as_deref().expect("code has names")).collect();
-        if device.is_some() {
-            let (host, mut wanted) = (load(program, 1), HostOutputs::new());
-            host.with_session(|session| host.run(0, session, &inputs, &mut wanted)).unwrap();
-            let elements = |outputs: &HostOutputs| outputs.tensor(0).unwrap().elements::<f32>().unwrap().to_vec();
-            close(&elements(&outputs), elements(&wanted).into_iter().map(f64::from), &format!("{kind:?}"));
-        }
-        assert!(names.iter().any(|name| name.ends_with(ends)), "{kind:?}: {names:?}");
-    }
-}
-
 /// Rows with another row added to each.
 const ROW_ADDED: &str = "
 func @main(%x: tensor<[B]x[S]xf32>) -> tensor<[B]x[S]xf32> where 1 <= B {
@@ -579,7 +479,7 @@ func @main(%x: tensor<[B]x[S]xf32>) -> tensor<[B]x[S]xf32> where 1 <= B {
   return %y : tensor<[B]x[S]xf32>
 }";
 
-const NEGATED: &str = "
+pub(super) const NEGATED: &str = "
 func @main(%x: tensor<[B]x[S]xf32>) -> tensor<[B]x[S]xf32> {
   %y = negate %x : tensor<[B]x[S]xf32>
   return %y : tensor<[B]x[S]xf32>

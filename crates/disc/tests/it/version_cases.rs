@@ -1,0 +1,107 @@
+//! Runs each kind of version, on the host or on a device for grids.
+use super::versions::{
+    ATTENTION, ENLARGED, NEGATED, NONTEMPORAL_BYTES, PRODUCT, SCAN, SOFTMAX, SORT, SUMS, TURNED_HALVES, WINOGRAD, close, load,
+    load_on,
+};
+use disc::ral::{HostOutputs, HostTensor};
+use disc_codegen::{schedule::VersionKind, target::Target};
+
+const TRANSPOSED: &str = "
+func @main(%x: tensor<[B]x[S]xf32>) -> tensor<[S]x[B]xf32> {
+  %t = transpose %x, dims = [1, 0] : (tensor<[B]x[S]xf32>) -> tensor<[S]x[B]xf32>
+  %y = negate %t : tensor<[S]x[B]xf32>
+  return %y : tensor<[S]x[B]xf32>
+}";
+
+/// A program, the sizes of its inputs for which a version runs, and the suffix of the kernel's
+/// name.
+struct Case {
+    program: &'static str,
+    inputs: Vec<Vec<i64>>,
+    ends: &'static str,
+    /// The device of versions for grids.
+    device: Option<&'static str>,
+}
+
+/// Returns the case of a version; a new version needs another.
+fn case(kind: VersionKind) -> Case {
+    let matrix = |program, rows, columns, ends| Case { program, inputs: vec![vec![rows, columns]], ends, device: None };
+    let grid = |program, rows, columns, ends| Case { device: Some("simt:sm_90"), ..matrix(program, rows, columns, ends) };
+    match kind {
+        VersionKind::SplitRows => matrix(SUMS, 1, 200_000, "_split"),
+        VersionKind::SplitPhases => matrix(SOFTMAX, 1, 262_145, "_ends"),
+        VersionKind::RowsInLanes => matrix(SOFTMAX, 65, 8, "_lanes"),
+        VersionKind::MultiRow => matrix(SOFTMAX, 3, 100, "_multirow"),
+        VersionKind::ShortRows => {
+            // As wide as a vector, whatever the target.
+            let lanes = Target::host().unwrap().lanes(32);
+            let ends = ["_short4", "_short8", "_short16"].into_iter().find(|name| name.ends_with(&lanes.to_string()));
+            matrix(TURNED_HALVES, 3, 2 * i64::from(lanes), ends.expect("vectors have 4, 8 or 16 lanes"))
+        }
+        VersionKind::Tables => matrix(ENLARGED, 4, 100, "_tables"),
+        VersionKind::Decode => Case {
+            program: ATTENTION,
+            inputs: vec![vec![1, 1, 2, 8], vec![1, 300, 2, 8], vec![1, 300, 2, 8]],
+            ends: "_decode_combine",
+            device: None,
+        },
+        VersionKind::Winograd => Case {
+            program: WINOGRAD,
+            inputs: vec![vec![1, 16, 20, 24], vec![16, 16, 3, 3], vec![2, 36, 16, 8]],
+            ends: ".winograd",
+            device: None,
+        },
+        VersionKind::WinogradSmall => Case {
+            program: WINOGRAD,
+            inputs: vec![vec![1, 16, 7, 7], vec![16, 16, 3, 3], vec![2, 36, 16, 8]],
+            ends: ".winograd_small",
+            device: None,
+        },
+        VersionKind::SplitK => {
+            Case { program: PRODUCT, inputs: vec![vec![2, 8192], vec![8192, 20]], ends: "_combine", device: None }
+        }
+        VersionKind::Keys => matrix(SORT, 3, 100, "_standalone"),
+        VersionKind::ScanTiles => matrix(SCAN, 40, 100, "_tiles"),
+        VersionKind::Nontemporal => matrix(SOFTMAX, NONTEMPORAL_BYTES / 8192, 1024, "_nontemporal"),
+        VersionKind::GridTiles => grid(TRANSPOSED, 33, 70, "_tile"),
+        VersionKind::GridVectors => grid(NEGATED, 7, 700, "_v"),
+        VersionKind::GridElements => grid(NEGATED, 7, 701, "_s"),
+        VersionKind::GridSplit => grid(SUMS, 3, 40_001, "_split"),
+        VersionKind::ThreadRows => grid(SOFTMAX, 300, 9, "_thread"),
+        VersionKind::WarpRowVectors => grid(SOFTMAX, 11, 132, "_warp_v"),
+        VersionKind::WarpRows => grid(SOFTMAX, 11, 131, "_warp"),
+        VersionKind::BlockRowVectors => grid(SOFTMAX, 3, 2052, "_block_v"),
+        VersionKind::BlockRows => grid(SOFTMAX, 3, 2051, "_block"),
+        VersionKind::GridProducts => Case { inputs: vec![vec![67, 33], vec![33, 20]], ..grid(PRODUCT, 1, 1, "_matmul_s") },
+    }
+}
+
+#[test]
+fn each_version_runs_for_some_sizes() {
+    for kind in VersionKind::ALL {
+        let Case { program, inputs, ends, device } = case(kind);
+        let executable = load_on(device, program, 1);
+        let tensor = |sizes: &Vec<i64>| {
+            let count: i64 = sizes.iter().product();
+            let values: Vec<f32> = (0..count).map(|i| (i * 7919 % 997) as f32 / 499.0 - 1.0).collect();
+            HostTensor::new(sizes, &values).unwrap()
+        };
+        let tensors: Vec<HostTensor> = inputs.iter().map(tensor).collect();
+        let inputs: Vec<_> = tensors.iter().map(HostTensor::as_input).collect();
+        let mut outputs = HostOutputs::new();
+        let launches = executable.with_session(|session| {
+            session.nontemporal_from(NONTEMPORAL_BYTES);
+            session.start_profile();
+            executable.run(0, session, &inputs, &mut outputs).unwrap();
+            session.take_profile()
+        });
+        let names: Vec<&str> = launches.iter().map(|launch| launch.name.as_deref().expect("code has names")).collect();
+        if device.is_some() {
+            let (host, mut wanted) = (load(program, 1), HostOutputs::new());
+            host.with_session(|session| host.run(0, session, &inputs, &mut wanted)).unwrap();
+            let elements = |outputs: &HostOutputs| outputs.tensor(0).unwrap().elements::<f32>().unwrap().to_vec();
+            close(&elements(&outputs), elements(&wanted).into_iter().map(f64::from), &format!("{kind:?}"));
+        }
+        assert!(names.iter().any(|name| name.ends_with(ends)), "{kind:?}: {names:?}");
+    }
+}
