@@ -57,6 +57,8 @@ op! {
 op! {
     /// Waits until all threads of the scope have arrived. They see each other's writes from before
     /// it: those to shared and to global memory.
+    ///
+    /// (C1) The conditions around it are equal for all threads of the scope.
     Barrier = "barrier"() { scope: required(AttrKind::Enum(SCOPES)) } -> () traits [Writes] stages Stages::Kernel, infer nothing;
 }
 
@@ -67,6 +69,7 @@ op! {
     ///
     /// (C1) `width` is a power of two, at most the warp.
     /// (C2) `by` is a scalar.
+    /// (C3) The conditions around it are equal for all threads of a warp.
     Shuffle = "shuffle"(value: one(ANY), by: one(LANE)) { how: required(AttrKind::Enum(SHUFFLES)), width: required(AttrKind::Int) } -> (result: one(ANY))
         traits [Writes] stages Stages::Kernel, infer shuffle;
 }
@@ -77,6 +80,7 @@ op! {
     /// lanes have the same bits.
     ///
     /// (C1) `width` is a power of two, at most the warp.
+    /// (C2) The conditions around it are equal for all threads of a warp.
     ReduceGroup = "reduce_group"(operand: one(ANY)) { applies: required(AttrKind::Enum(LANE_REDUCERS)), width: required(AttrKind::Int) } -> (result: one(ANY))
         traits [Writes] stages Stages::Kernel, infer reduce_group;
 }
@@ -85,6 +89,7 @@ op! {
     /// Answers a question about the threads of a warp: true in `any`, in `all`, or in how many.
     ///
     /// (C1) `pred` is a scalar; the result is an `i1`, or an `i32` for `count`.
+    /// (C2) The conditions around it are equal for all threads of a warp.
     Vote = "vote"(pred: one(BOOL)) { how: required(AttrKind::Enum(VOTES)) } -> (result: one(ANY))
         traits [Writes] stages Stages::Kernel, infer vote;
 }
@@ -112,6 +117,8 @@ op! {
 
 op! {
     /// Ends a batch of asynchronous copies of this thread.
+    ///
+    /// (C1) It is in a grid kernel, as all ops of threads.
     CommitCopies = "commit_copies"() -> () traits [Writes] stages Stages::Kernel, infer nothing;
 }
 
@@ -131,6 +138,7 @@ op! {
     /// (C1) The buffer is in the space `shared`, and has the result's element type.
     /// (C2) The result is a vector of 2, 4 or 8 lanes: two for each matrix.
     /// (C3) A warp has 32 threads.
+    /// (C4) The conditions around it are equal for all threads of a warp.
     LoadMatrix = "load_matrix"(buffer: one(HALF), index: one(INDEX)) { transposed: optional(AttrKind::Bool) } -> (result: one(HALF))
         traits [Writes] stages Stages::Kernel, infer load_matrix;
 }
@@ -142,6 +150,7 @@ op! {
     ///
     /// (C1) The types are those of the fragments of the tile.
     /// (C2) A warp has as many threads as hold the tile together.
+    /// (C3) The conditions around it are equal for all threads of a warp.
     MultiplyTiles = "multiply_tiles"(a: one(NUMBER), b: one(NUMBER), c: one(NUMBER)) { tile: required(AttrKind::Enum(TILES)) } -> (result: one(NUMBER))
         traits [Writes] stages Stages::Kernel, infer multiply_tiles;
 }
@@ -149,11 +158,15 @@ op! {
 op! {
     /// Waits until the launches before this one have written their memory, where the launch may
     /// begin earlier.
+    ///
+    /// (C1) It is in a grid kernel, as all ops of threads.
     WaitGrid = "wait_grid"() -> () traits [Writes] stages Stages::Kernel, infer nothing;
 }
 
 op! {
     /// Lets the next launch begin.
+    ///
+    /// (C1) It is in a grid kernel, as all ops of threads.
     ReleaseGrid = "release_grid"() -> () traits [Writes] stages Stages::Kernel, infer nothing;
 }
 

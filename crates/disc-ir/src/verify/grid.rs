@@ -5,7 +5,8 @@
 //!   be called by some of the threads.
 //! - A grid kernel, and a routine that it calls, has nothing that only vector registers do: masks
 //!   and indices that are vectors, `lane_mask`, `dot_lanes`, non-temporal stores. It accesses
-//!   memory, and moves elements between lanes, by 16 bytes at most.
+//!   memory, and moves elements between lanes, by 16 bytes at most; a part of a tile is accessed
+//!   as a whole.
 //! - Segments of lanes, tiles and matrices are as large as the grid's warps admit.
 //! - What the threads of a warp or a block do together stands where all of them arrive: the
 //!   conditions around it are equal for all of them ([`super::uniformity`]).
@@ -53,7 +54,9 @@ pub(super) fn check(cx: &mut Check<'_>) {
     for inst in function.walk(function.body) {
         // The type of shared memory says where it belongs.
         if function.grid.is_none() && is_of_threads(function.kind_of(inst)) && function.kind_of(inst) != OpKind::Shared {
-            let message = format!("the op is one of threads, in a {}: a grid kernel has threads", describe(function.kind));
+            let is_rule = matches!(function.kind_of(inst), OpKind::CommitCopies | OpKind::WaitGrid | OpKind::ReleaseGrid);
+            let constraint = if is_rule { "(C1) " } else { "" };
+            let message = format!("{constraint}a {} has no threads: a grid kernel has", describe(function.kind));
             cx.op_error(Code::E0208, inst, message);
         }
         if is_threads && let Some(form) = of_vector_registers(function, inst) {
@@ -86,7 +89,7 @@ fn of_vector_registers(function: &Function, inst: Inst) -> Option<String> {
                 () if lanes(operands.get(1)) > 1 => Some(format!("an index of type {}", ty(&operands[1]))),
                 () if lanes(operands.get(mask)) > 1 => Some(format!("a mask of type {}", ty(&operands[mask]))),
                 () if has(function, inst, "nontemporal") => Some("a non-temporal store".into()),
-                () if bytes(ty(&accessed)) > ACCESS_BYTES => {
+                () if bytes(ty(&accessed)) > ACCESS_BYTES && !is_fragment(ty(&accessed)) => {
                     Some(format!("an access of {} bytes, more than {ACCESS_BYTES}", bytes(ty(&accessed))))
                 }
                 () => None,
@@ -99,6 +102,13 @@ fn of_vector_registers(function: &Function, inst: Inst) -> Option<String> {
         }
         _ => None,
     }
+}
+
+/// Returns true if a thread holds values of this type as its part of a tile.
+fn is_fragment(ty: &Type) -> bool {
+    let Type::Vector { lanes, dtype } = ty else { return false };
+    let parts = Tile::ALL.into_iter().flat_map(|tile| [tile.a(), tile.b(), tile.c()]);
+    parts.into_iter().any(|part| part.lanes == *lanes && part.dtypes.contains(dtype))
 }
 
 fn bytes(ty: &Type) -> usize {
@@ -153,15 +163,14 @@ struct Around {
 fn check_together(cx: &mut Check<'_>, uniformity: &Uniformity, block: Block, around: Around) {
     let function = cx.function;
     for &inst in function.insts(block) {
-        if let (Some(needed), Some((op, condition))) = (together(function, inst), around.cause)
+        if let (Some((needed, constraint)), Some((op, condition))) = (together(function, inst), around.cause)
             && around.level < needed
         {
             let group = if needed == Uniform::Block { "block" } else { "warp" };
             let role = if function.kind_of(op) == OpKind::For { "a bound" } else { "the condition" };
+            let (value, op) = (name(cx, condition), function.def(op).name);
             let message = format!(
-                "the threads of a {group} do this together, and {}, {role} of the `{}` around it, differs among them",
-                name(cx, condition),
-                function.def(op).name
+                "(C{constraint}) the threads of a {group} do this together, and {value}, {role} of the `{op}` around it, differs among them"
             );
             cx.op_error(Code::E0214, inst, message);
         }
@@ -177,12 +186,14 @@ fn check_together(cx: &mut Check<'_>, uniformity: &Uniformity, block: Block, aro
     }
 }
 
-/// Returns the threads that do an op together.
-fn together(function: &Function, inst: Inst) -> Option<Uniform> {
+/// Returns the threads that do an op together, and the number of the constraint that says so.
+fn together(function: &Function, inst: Inst) -> Option<(Uniform, u32)> {
     match function.kind_of(inst) {
-        OpKind::Barrier if function.attr_word(inst, "scope") == "block" => Some(Uniform::Block),
-        OpKind::Barrier | OpKind::Shuffle | OpKind::ReduceGroup | OpKind::Vote => Some(Uniform::Warp),
-        OpKind::LoadMatrix | OpKind::MultiplyTiles => Some(Uniform::Warp),
+        OpKind::Barrier if function.attr_word(inst, "scope") == "block" => Some((Uniform::Block, 1)),
+        OpKind::Barrier => Some((Uniform::Warp, 1)),
+        OpKind::ReduceGroup | OpKind::Vote => Some((Uniform::Warp, 2)),
+        OpKind::Shuffle | OpKind::MultiplyTiles => Some((Uniform::Warp, 3)),
+        OpKind::LoadMatrix => Some((Uniform::Warp, 4)),
         _ => None,
     }
 }
