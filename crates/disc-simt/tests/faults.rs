@@ -200,16 +200,16 @@ fn a_barrier_in_a_divergent_branch_is_found() {
   } else {
     return
   }";
-    let found = message(&body.replace("OP", "barrier block"), 0);
-    says(&found, &["a barrier of the block is reached by 63 of 64 threads: thread 63 is elsewhere", "`barrier block`"]);
-    for (op, name) in [
-        ("barrier warp", "a barrier of the warp"),
-        ("%r = reduce_group add, %f, width = 32 : f32", "a reduction of a group"),
-        ("%s = shuffle xor, %f, %one, width = 32 : (f32, i32) -> f32", "a shuffle"),
-        ("%v = vote any, %first : i1", "a vote"),
+    let bench = Bench::new();
+    for (op, group) in [
+        ("barrier block", "block"),
+        ("barrier warp", "warp"),
+        ("%r = reduce_group add, %f, width = 32 : f32", "warp"),
+        ("%s = shuffle xor, %f, %one, width = 32 : (f32, i32) -> f32", "warp"),
+        ("%v = vote any, %first : i1", "warp"),
     ] {
-        let found = message(&body.replace("OP", op), 0);
-        says(&found, &["thread 32", name, "31 of 32 threads of the warp: thread 63 is elsewhere", op]);
+        let found = bench.refusal(&kernel(&body.replace("OP", op)));
+        says(&found, &[&format!("the threads of a {group} do this together, and `%first`, the condition of the `if`")]);
     }
 }
 

@@ -35,8 +35,8 @@ fn agrees(bench: &mut Bench, case: &Case) -> bool {
     let names = (0..inputs.len()).map(|i| format!("%a{i}")).chain((0..outputs.len()).map(|i| format!("%o{i}")));
     let types = inputs.iter().map(shape).chain(outputs.iter().cloned()).map(|shape| format!("buffer<{shape}>"));
     let (names, types) = (names.collect::<Vec<_>>().join(", "), types.collect::<Vec<_>>().join(", "));
-    let (blocks, scratch) = (sizes.blocks, sizes.scratch);
-    let attrs = format!("blocks = [{blocks}], shared = [0], scratch = [{scratch}]");
+    let (blocks, shared, scratch) = (sizes.blocks, sizes.shared, sizes.scratch);
+    let attrs = format!("blocks = [{blocks}], shared = [{shared}], scratch = [{scratch}]");
     writeln!(host, "  launch_grid @k({names}), {attrs} : ({types})\n  return\n}}").unwrap();
     let text = format!("{kernel}\n{host}");
     let module = parse(&text).unwrap_or_else(|errors| panic!("{}\n{text}", errors[0]));
@@ -242,7 +242,7 @@ kernel @k(%x: buffer<256xf32>, %n: buffer<64xi32>, %y: buffer<256xf32>) grid thr
     let x: Vec<f64> = (0..256).map(|i| f64::from((i * 37) % 101) - 40.5).collect();
     let n: Vec<i64> = (0..64).map(|i| (i * 11) % 7).collect();
     let inputs = vec![Tensor::from_f64s(DType::F32, &[256], &x).unwrap(), Tensor::from_i64s(DType::I32, &[64], &n).unwrap()];
-    Case { kernel, inputs, outputs: vec!["256xf32".into()], sizes: grid(1, 64).scratch(128) }
+    Case { kernel, inputs, outputs: vec!["256xf32".into()], sizes: grid(1, 64).shared(32).scratch(128) }
 }
 
 #[test]
@@ -320,16 +320,7 @@ fn memory_and_lanes_agree() {
   %s = add %p, %q : f32
   %z = splat %s : (f32) -> vector<4xf32>
   %r = add %z, %u : vector<4xf32>",
-        // Masks and indices of lanes.
-        "  %l = lanes : vector<4xi32>
-  %base = splat %at : (i32) -> vector<4xi32>
-  %three = constant dense<3> : vector<4xi32>
-  %back = subtract %three, %l : vector<4xi32>
-  %i = add %base, %back : vector<4xi32>
-  %on = lane_mask %count : (i32) -> vector<4xi1>
-  %p = load %x[%i], %on : (buffer<256xf32>, vector<4xi32>, vector<4xi1>) -> vector<4xf32>
-  %q = load %x[%at], %on : (buffer<256xf32>, i32, vector<4xi1>) -> vector<4xf32>
-  %r = add %p, %q : vector<4xf32>",
+        // Masks, and elements that change their lanes.
         "  %some = compare GT, %count, %two : (i32, i32) -> i1
   %p = load %x[%at], %some : (buffer<256xf32>, i32, i1) -> f32
   %q = reduce_lanes %w, applies = add : (vector<4xf32>) -> f32

@@ -89,10 +89,18 @@ impl Bench {
         bytes.chunks_exact(4).map(|b| i32::from_le_bytes(b.try_into().unwrap())).collect()
     }
 
+    fn try_load(&self, text: &str) -> Result<Kernels, disc_ral::Error> {
+        self.device.load(&Image { target: self.chip.clone(), code: text.as_bytes().into(), kernels: vec!["k".into()] })
+    }
+
     /// Loads the one kernel of a text, `@k`.
     pub(crate) fn load(&self, text: &str) -> Kernels {
-        let image = Image { target: self.chip.clone(), code: text.as_bytes().into(), kernels: vec!["k".into()] };
-        self.device.load(&image).unwrap_or_else(|error| panic!("{error}\n{text}"))
+        self.try_load(text).unwrap_or_else(|error| panic!("{error}\n{text}"))
+    }
+
+    /// Returns the message with which the device refuses to load a text.
+    pub(crate) fn refusal(&self, text: &str) -> String {
+        self.try_load(text).err().unwrap_or_else(|| panic!("it is loaded\n{text}")).to_string()
     }
 
     pub(crate) fn launch(&mut self, text: &str, args: &[u64], sizes: Sizes) -> Result<(), LaunchFailure> {
