@@ -105,7 +105,7 @@ impl VersionKind {
                 "a thread has 4 elements",
             ],
             Self::GridSplit => [
-                "`kN_reduction_split`, `kN_reduction_combine`",
+                "`kN_reduction_split` and `kN_reduction_combine` on grids",
                 "grids: fewer than 128 rows of at least 2^15 elements; results of one element for each row",
                 "a block has one of 32 parts of a row; then a warp has a row",
             ],
