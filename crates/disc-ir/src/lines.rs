@@ -123,7 +123,7 @@ mod tests {
     #[test]
     fn absolute_paths_lose_their_beginning() {
         let file = |path: &str| Line::new(path, 1, "").file().to_owned();
-        assert_eq!(file("/srv/somebody/work/net/model.py"), "net/model.py");
+        assert_eq!(file("/srv/somebody/code/net/model.py"), "net/model.py");
         assert_eq!(file("C:\\Users\\somebody\\net\\model.py"), "net\\model.py");
         assert_eq!(file("/model.py"), "model.py");
         assert_eq!((file("src/net/model.py"), file("<stdin>")), ("src/net/model.py".into(), "<stdin>".into()));

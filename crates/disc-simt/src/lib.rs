@@ -3,7 +3,7 @@
 //! A kernel is compiled to bytecode whose steps work on all threads of a block at once. Its memory
 //! has a shadow, so that accesses outside of buffers, races between threads, uninitialised memory
 //! and barriers that some threads miss are errors that name the op, the thread and the element.
-//! What a chip would do with memory is counted ([`counters`]).
+//! [`counters`] adds up what a chip would do with memory.
 //!
 //! Invariants:
 //! - Results are those of the interpreter of the IR, and the same on every host.

@@ -1,6 +1,5 @@
 //! Holds the numbers about GPUs that the hardware sets, or that passes and schedules share.
 use super::Target;
-use disc_ir::DType;
 use disc_passes::analysis::cost_model::CostModel;
 
 /// The numbers about a GPU.
@@ -54,32 +53,8 @@ impl GpuModel {
 /// Weights are read as they are stored, convolutions do not walk planes, and rows need not be cut
 /// for a cache.
 impl CostModel for GpuModel {
-    fn panel_columns(&self) -> i64 {
-        0
-    }
-
-    fn block_rows(&self) -> i64 {
-        0
-    }
-
-    fn word_rows(&self, _: DType) -> Option<i64> {
-        None
-    }
-
-    fn few_columns(&self) -> i64 {
-        0
-    }
-
-    fn short_row(&self) -> i64 {
-        0
-    }
-
     fn most_tensors(&self) -> usize {
         24
-    }
-
-    fn most_taps(&self) -> i64 {
-        0
     }
 
     fn unit_rows(&self) -> i64 {

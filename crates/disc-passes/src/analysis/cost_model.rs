@@ -6,24 +6,37 @@
 use disc_ir::DType;
 use std::fmt::Debug;
 
-/// The numbers of a target that decide which programs passes make.
+/// The numbers of a target that decide which programs passes make. A target without what a number
+/// is about leaves it out.
 pub trait CostModel: Debug + Send + Sync {
     /// Columns of a panel of weights with 4-byte elements; 0 leaves weights unpacked.
-    fn panel_columns(&self) -> i64;
+    fn panel_columns(&self) -> i64 {
+        0
+    }
     /// Rows of a register block with 4-byte elements; 0 if there are none.
-    fn block_rows(&self) -> i64;
+    fn block_rows(&self) -> i64 {
+        0
+    }
     /// Rows that lie interleaved in one word of a panel, for an element type that the target
     /// multiplies in words.
-    fn word_rows(&self, dtype: DType) -> Option<i64>;
+    fn word_rows(&self, _dtype: DType) -> Option<i64> {
+        None
+    }
     /// Matrices of up to this many columns are read along the sums, unpacked.
-    fn few_columns(&self) -> i64;
+    fn few_columns(&self) -> i64 {
+        0
+    }
     /// Rows of up to this many elements are reduced side by side, one per lane.
-    fn short_row(&self) -> i64;
+    fn short_row(&self) -> i64 {
+        0
+    }
     /// Tensors that one kernel may read and write: with more, a core cannot prefetch all streams.
     fn most_tensors(&self) -> usize;
     /// Elements of a convolution's window, up to which the window is unrolled; 0 if convolutions do
     /// not walk planes.
-    fn most_taps(&self) -> i64;
+    fn most_taps(&self) -> i64 {
+        0
+    }
     /// Rows that a convolution computes from one copy of their input rows, and the most rows that
     /// it keeps above them.
     fn unit_rows(&self) -> i64;

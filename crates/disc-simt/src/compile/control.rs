@@ -1,7 +1,7 @@
 //! Compiles structured control flow.
 use super::{Bound, Compiler, Done};
-use crate::program::{Carried, For, If, Op, Reg, While};
-use disc_ir::{Inst, Value};
+use crate::program::{Carried, Code, For, If, Op, Reg, While};
+use disc_ir::{Block, Inst, Value};
 
 impl Compiler<'_> {
     pub(super) fn if_(&mut self, inst: Inst) -> Done {
@@ -12,13 +12,9 @@ impl Compiler<'_> {
         let mut ends = Vec::new();
         let mut codes = Vec::new();
         for &region in &function.inst(inst).regions {
-            let mut returned = Vec::new();
-            codes.push(self.region(|this| {
-                let values = this.block(region)?;
-                returned = this.matching(values, &results)?;
-                Ok(())
-            })?);
+            let (code, returned) = self.ending_in(region, &results)?;
             self.registers.step();
+            codes.push(code);
             ends.push(returned);
         }
         let [then_ends, else_ends] = &ends[..] else { return Err("needs two regions".into()) };
@@ -30,6 +26,17 @@ impl Compiler<'_> {
             self.bound(value)?;
         }
         Ok(())
+    }
+
+    /// Compiles a region whose results go to registers; returns the registers that it ends with.
+    fn ending_in(&mut self, region: Block, to: &[Reg]) -> Result<(Code, Vec<Reg>), String> {
+        let mut ends = Vec::new();
+        let code = self.region(|this| {
+            let values = this.block(region)?;
+            ends = this.matching(values, to)?;
+            Ok(())
+        })?;
+        Ok((code, ends))
     }
 
     /// Returns the registers of values that go to registers: planes where those are.
@@ -76,12 +83,7 @@ impl Compiler<'_> {
         self.values.extend(arguments[1..].iter().copied().zip(carried.iter().copied()));
         self.registers.open_loop();
         let to: Vec<Reg> = carried.iter().map(|bound| bound.register).collect();
-        let mut nexts = Vec::new();
-        let code = self.region(|this| {
-            let values = this.block(body)?;
-            nexts = this.matching(values, &to)?;
-            Ok(())
-        })?;
+        let (code, nexts) = self.ending_in(body, &to)?;
         for &register in to.iter().chain(&bounds).chain([&index.register]) {
             self.registers.touch(register);
         }
@@ -112,12 +114,7 @@ impl Compiler<'_> {
             Ok(())
         })?;
         self.registers.step();
-        let mut nexts = Vec::new();
-        let code = self.region(|this| {
-            let values = this.block(body)?;
-            nexts = this.matching(values, &to)?;
-            Ok(())
-        })?;
+        let (code, nexts) = self.ending_in(body, &to)?;
         to.iter().for_each(|&register| self.registers.touch(register));
         self.registers.close_loop();
         self.line = line;

@@ -14,7 +14,7 @@ use disc_ir::{Dim, Function, Inst, OpKind, Solver, TensorType, Value};
 use disc_passes::analysis::query::Query;
 use disc_passes::fusion::{
     line_buffers::LineBuffer,
-    space::{Follows, Map, map_of, reads, refine, repeat_of},
+    space::{Follows, Map, map_along, map_of, reads, refine, regroup, repeat_of},
 };
 use std::collections::HashSet;
 
@@ -423,6 +423,38 @@ pub(in crate::schedule) fn read_places(
 pub(in crate::schedule) fn place_unit(kb: &mut KernelBuilder, unit: Value, outer: &[Merged], at: &mut [Index]) {
     let positions = positions_of(kb, unit, outer);
     outer.iter().zip(positions).for_each(|(run, position)| at[run.axis] = Index::uniform(position));
+}
+
+/// The space of a group's outputs.
+pub(in crate::schedule) struct OutputSpace {
+    pub(in crate::schedule) space: Vec<Dim>,
+    /// The axes of the space that each dimension of each output stands for.
+    pub(in crate::schedule) shapes: Vec<Vec<Vec<usize>>>,
+    /// The outputs, with how their dimensions follow the space.
+    pub(in crate::schedule) roots: Vec<(Value, Map)>,
+}
+
+impl OutputSpace {
+    /// Returns the space of the outputs.
+    ///
+    /// # Panics
+    /// If they have none in common: see [`space_of`].
+    pub(in crate::schedule) fn of(group: &Group<'_>) -> Self {
+        let outputs = group.outputs();
+        let space = space_of(group, &outputs).expect("the outputs have one space");
+        let all: Vec<usize> = (0..space.len()).collect();
+        let grouped = |&output: &Value| {
+            regroup(&group.solver, &space, &all, &group.tensor(output).dims).expect("a space is fine enough for its shapes")
+        };
+        let shapes: Vec<Vec<Vec<usize>>> = outputs.iter().map(grouped).collect();
+        let roots = outputs.into_iter().zip(shapes.iter().map(|shape| map_along(shape))).collect();
+        Self { space, shapes, roots }
+    }
+
+    /// Returns the runs of dimensions that are walked as one.
+    pub(in crate::schedule) fn runs(&self, group: &Group<'_>) -> Vec<Merged> {
+        merge(&self.space, &mergeable_in(group.function, &group.solver, &self.space, &self.roots, &|_, _| false))
+    }
 }
 
 /// The space of outputs that have one: as many elements, counted alike; fine enough for the group's

@@ -18,8 +18,8 @@ use crate::{
             hoisting::{Hoisted, HoistedRows, hoisted, is_everywhere},
             interleaved_lanes::InterleavedLanes,
             iteration_space::{
-                CountedUnits, Merged, OuterGather, each_tile, each_unit, merge, mergeable_in, outer_gathers, read_places,
-                space_of,
+                CountedUnits, Merged, OuterGather, OutputSpace, each_tile, each_unit, merge, mergeable_in, outer_gathers,
+                read_places,
             },
             kernel_frame::KernelFrame,
             line_buffers::{LineBufferMemory, line_buffers_of},
@@ -32,12 +32,7 @@ use crate::{
     },
 };
 use disc_ir::{Dim, OpKind, Value};
-use disc_passes::fusion::{
-    Layout,
-    hoisting::block_axes,
-    line_buffers::LineBuffer,
-    space::{Map, map_along, regroup},
-};
+use disc_passes::fusion::{Layout, hoisting::block_axes, line_buffers::LineBuffer, space::Map};
 
 /// The elements of a work unit if all dimensions are one.
 const CHUNK: i64 = 4096;
@@ -134,15 +129,9 @@ struct RowParts<'n> {
 
 impl<'g> Nest<'g> {
     fn of(group: &'g Group<'g>) -> Self {
-        let outputs = group.outputs();
-        let space = space_of(group, &outputs).expect("the outputs have one space");
-        let all: Vec<usize> = (0..space.len()).collect();
-        let grouped = |&output: &Value| {
-            regroup(&group.solver, &space, &all, &group.tensor(output).dims).expect("a space is fine enough for its shapes")
-        };
-        let shapes: Vec<Vec<Vec<usize>>> = outputs.iter().map(grouped).collect();
-        let roots: Vec<(Value, Map)> = outputs.iter().copied().zip(shapes.iter().map(|shape| map_along(shape))).collect();
-        let mut runs = merge(&space, &mergeable_in(group.function, &group.solver, &space, &roots, &|_, _| false));
+        let of_outputs = OutputSpace::of(group);
+        let mut runs = of_outputs.runs(group);
+        let OutputSpace { space, shapes, roots } = of_outputs;
         let woven = InterleavedLanes::of(group, &space, &roots, &runs);
         if woven.is_some() {
             runs.pop();
@@ -151,7 +140,8 @@ impl<'g> Nest<'g> {
         let is_turned = woven.is_none() && transposed_run(group, &space, &roots, &runs).is_some();
         let lines = if is_turned { Vec::new() } else { line_buffers_of(group, &space, &roots, &runs) };
         let is_plain = woven.is_none() && !is_turned && lines.is_empty();
-        let layout = || Layout { space: space.clone(), reduced: Vec::new(), kept: all, reduces: false, reordered: Vec::new() };
+        let kept = (0..space.len()).collect();
+        let layout = || Layout { space: space.clone(), reduced: Vec::new(), kept, reduces: false, reordered: Vec::new() };
         let followed = is_plain.then(|| block_axes(group.function, &group.solver, &layout(), &roots)).flatten();
         if followed.is_some() {
             runs = merge(&space, &rows_apart(group, &space, &roots));

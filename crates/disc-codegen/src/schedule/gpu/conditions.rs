@@ -1,15 +1,19 @@
 //! Finds the conditions of versions for grids: positions of 32 bits, and vectors.
 use crate::schedule::{Argument, Condition, Group};
-use disc_ir::{DType, Dim, Function, OpKind, Space, Type, Value};
+use disc_ir::{DType, Dim, Function, OpKind, Space, TensorType, Type, Value};
 
-/// Positions below this have 32 bits.
-const NARROW: i64 = 1 << 31;
+/// So many elements have positions of 32 bits, and so do the positions that threads of the last
+/// blocks find to be behind them.
+const NARROW: i64 = (1 << 31) - (1 << 20);
 
-/// Returns the conditions under which every position in the group's memory has 32 bits.
+/// Returns the conditions under which every position has 32 bits: those in the group's memory, and
+/// those in the spaces that its ops walk.
 pub(super) fn narrow_positions(group: &Group<'_>) -> Vec<Condition> {
     let mut counts: Vec<Dim> = Vec::new();
-    for value in group.inputs().iter().copied().chain(group.outputs()) {
-        let count = group.tensor(value).element_count();
+    let function = group.function;
+    let computed = function.insts(function.body).iter().flat_map(|&inst| function.results_of(inst));
+    let tensors = group.inputs().iter().chain(computed).filter_map(|&value| function.ty(value).shaped());
+    for count in tensors.map(TensorType::element_count) {
         let is_known = group.solver.range(&count).hi.is_some_and(|most| most < NARROW);
         if !is_known && !counts.contains(&count) {
             counts.push(count);

@@ -3,6 +3,7 @@
 //! Every group has code from the first day: the schedules of [`tasks`] make each unit of work a
 //! thread. Faster ones replace them kind by kind.
 mod align;
+mod candidates;
 mod conditions;
 mod frame;
 mod pointwise;

@@ -5,6 +5,7 @@
 //! piece, and reads it so wherever an input is stored in the same order.
 use super::{
     align,
+    candidates::Candidates,
     conditions::{can_hold, divides, narrow_positions, narrowed, suits_threads, vector_lanes, vector_memory},
     frame::GridFrame,
     transpose,
@@ -14,12 +15,12 @@ use crate::{
     kernel::{Index, KernelBuilder},
     schedule::{
         Condition, Group, Scheduled, Version, VersionKind, Versioned,
-        common::iteration_space::{Merged, merge, mergeable_in, positions_of, space_of},
+        common::iteration_space::{Merged, OutputSpace, positions_of},
     },
     target::GpuModel,
 };
 use disc_ir::{Dim, Grid, Value};
-use disc_passes::fusion::space::{Map, map_along, regroup};
+use disc_passes::fusion::space::Map;
 
 /// Vectors, or elements, that a thread computes at once: so many loads are under way.
 const VECTORS: u32 = 2;
@@ -30,41 +31,34 @@ const ELEMENTS: u32 = 4;
 /// # Panics
 /// If they have not.
 pub(super) fn versions(group: &Group<'_>) -> Versioned {
-    let mut versions = Vec::new();
-    let mut next = group.clone();
-    let narrow = narrow_positions(group);
-    let inner = Nest::of(group).runs.last().map_or(Dim::constant(1), |run| run.size.clone());
-    let vector = vector_lanes(group).and_then(|lanes| {
-        let guard: Vec<Condition> = narrow.iter().cloned().chain(divides(group, lanes, &inner)).collect();
-        can_hold(group, &guard).then_some((lanes, guard))
-    });
-    if let Some(tiles) = transpose::version(&next) {
-        next.first_site += tiles.code.sites.len() as i64;
-        versions.push(tiles);
+    let mut candidates = Candidates::of(group);
+    if let Some(tiles) = transpose::version(&candidates.next) {
+        candidates.add(tiles);
     }
-    if let Some((lanes, mut guard)) = vector {
-        let inside = narrowed(&next, "v", &guard);
-        let mut code = Nest::of(&inside).scheduled(lanes, VECTORS);
-        let aligned = vector_memory(&code.kernels[0], &code.launches[0].arguments);
-        if suits_threads(&code.kernels[0]) && !aligned.is_empty() {
-            align::mark(&mut code.kernels[0], &inside.solver);
-            guard.push(Condition::Aligned(aligned, GpuModel::ACCESS_BYTES.into()));
-            next.first_site += code.sites.len() as i64;
-            versions.push(Version { kind: VersionKind::GridVectors, guard, code, workspaces: Vec::new() });
-        }
+    if let Some(vectors) = vectors(&candidates.next) {
+        candidates.add(vectors);
     }
-    if !narrow.is_empty() {
-        let inside = narrowed(&next, "s", &narrow);
-        let code = Nest::of(&inside).scheduled(1, ELEMENTS);
-        next.first_site += code.sites.len() as i64;
-        versions.push(Version { kind: VersionKind::GridElements, guard: narrow, code, workspaces: Vec::new() });
-    }
-    Versioned { versions, otherwise: schedule(&next) }
+    candidates.in_narrow_positions((VersionKind::GridElements, "s"), |group| Nest::of(group).scheduled(1, ELEMENTS))
 }
 
-/// Schedules the same for all sizes, one element at a time.
-pub(super) fn schedule(group: &Group<'_>) -> Scheduled {
-    Nest::of(group).scheduled(1, ELEMENTS)
+/// Returns the version whose threads have vectors along the innermost run.
+fn vectors(group: &Group<'_>) -> Option<Version> {
+    let lanes = vector_lanes(group)?;
+    let inner = Nest::of(group).runs.last().map_or(Dim::constant(1), |run| run.size.clone());
+    let mut guard = narrow_positions(group);
+    guard.extend(divides(group, lanes, &inner));
+    if !can_hold(group, &guard) {
+        return None;
+    }
+    let inside = narrowed(group, "v", &guard);
+    let mut code = Nest::of(&inside).scheduled(lanes, VECTORS);
+    let aligned = vector_memory(&code.kernels[0], &code.launches[0].arguments);
+    if !suits_threads(&code.kernels[0]) || aligned.is_empty() {
+        return None;
+    }
+    align::mark(&mut code.kernels[0], &inside.solver);
+    guard.push(Condition::Aligned(aligned, GpuModel::ACCESS_BYTES.into()));
+    Some(Version { kind: VersionKind::GridVectors, guard, code, workspaces: Vec::new() })
 }
 
 /// The space that a group walks.
@@ -80,15 +74,9 @@ pub(super) struct Nest<'g> {
 
 impl<'g> Nest<'g> {
     pub(super) fn of(group: &'g Group<'g>) -> Self {
-        let outputs = group.outputs();
-        let space = space_of(group, &outputs).expect("the outputs have one space");
-        let all: Vec<usize> = (0..space.len()).collect();
-        let grouped = |&output: &Value| {
-            regroup(&group.solver, &space, &all, &group.tensor(output).dims).expect("a space is fine enough for its shapes")
-        };
-        let shapes: Vec<Vec<Vec<usize>>> = outputs.iter().map(grouped).collect();
-        let roots: Vec<(Value, Map)> = outputs.iter().copied().zip(shapes.iter().map(|shape| map_along(shape))).collect();
-        let runs = merge(&space, &mergeable_in(group.function, &group.solver, &space, &roots, &|_, _| false));
+        let of_outputs = OutputSpace::of(group);
+        let runs = of_outputs.runs(group);
+        let OutputSpace { space, shapes, roots } = of_outputs;
         Self { group, space, shapes, roots, runs }
     }
 

@@ -3,16 +3,12 @@
 //!
 //! Operands are computed where they are brought, so ops in front of the product cost once per
 //! block; ops behind it are computed from the sums in registers.
-use super::{
-    align,
-    conditions::{narrow_positions, narrowed},
-    frame::GridFrame,
-};
+use super::{align, candidates::Candidates, frame::GridFrame};
 use crate::{
     element::matmul::{multiply_add, packed_columns},
     kernel::{Index, KernelBuilder, accumulator_dtype, compute_dtype},
     schedule::{
-        Group, Scheduled, Version, VersionKind, Versioned,
+        Group, Scheduled, VersionKind, Versioned,
         common::iteration_space::{Merged, positions_of},
         cpu::{depends, order},
     },
@@ -42,19 +38,7 @@ const UNROLLED: i64 = 4;
 /// The reason that the group is another one.
 pub(super) fn versions(group: &Group<'_>) -> Result<Versioned, String> {
     let parts = parts(group)?;
-    let narrow = narrow_positions(group);
-    let mut next = group.clone();
-    let mut versions = Vec::new();
-    let mut otherwise = Scheduled::default();
-    if narrow.is_empty() {
-        return Ok(written(&Group { index_type: DType::I32, ..next }, &parts)?.into());
-    }
-    let inside = narrowed(&next, "s", &narrow);
-    let code = written(&inside, &parts)?;
-    next.first_site += code.sites.len() as i64;
-    versions.push(Version { kind: VersionKind::GridProducts, guard: narrow, code, workspaces: Vec::new() });
-    otherwise.append(written(&next, &parts)?);
-    Ok(Versioned { versions, otherwise })
+    Ok(Candidates::of(group).in_narrow_positions((VersionKind::GridProducts, "s"), |group| written(group, &parts)))
 }
 
 /// A product of the group, with the positions of the outputs that are computed from it.
@@ -84,7 +68,7 @@ fn parts(group: &Group<'_>) -> Result<Vec<Part>, String> {
     Ok(parts)
 }
 
-fn written(group: &Group<'_>, parts: &[Part]) -> Result<Scheduled, String> {
+fn written(group: &Group<'_>, parts: &[Part]) -> Scheduled {
     let mut all = Scheduled::default();
     for (number, part) in parts.iter().enumerate() {
         let name = if parts.len() > 1 { format!("{}_{number}", group.name) } else { group.name.to_string() };
@@ -92,7 +76,7 @@ fn written(group: &Group<'_>, parts: &[Part]) -> Result<Scheduled, String> {
         let own = Group { wanted: part.wanted.clone(), name: name.into(), first_site, ..group.clone() };
         all.append(Product::of(&own, part.dot).scheduled());
     }
-    Ok(all)
+    all
 }
 
 /// An operand: the dimensions that are batches, free and summed.

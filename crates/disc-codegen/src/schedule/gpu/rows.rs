@@ -10,6 +10,7 @@
 //! of elements; sums are added in an order that depends on sizes alone.
 use super::{
     align,
+    candidates::Candidates,
     conditions::{at_least, at_most, can_hold, divides, narrow_positions, narrowed, suits_threads, vector_lanes, vector_memory},
     frame::GridFrame,
     split,
@@ -36,88 +37,61 @@ pub(super) fn versions(group: &Group<'_>, plan: &ReductionSchedule) -> Option<Ve
         return None;
     }
     let (kept, reduced) = plan.runs(group);
-    let (length, narrow) = (plan.row_length(), narrow_positions(group));
+    let mut candidates = Candidates::of(group);
+    let by_threads = |group: &Group<'_>| Rows::new(group, plan, (1, 1)).looped();
     let are_beside = plan.along(&group.solver, &kept, &reduced) == Along::Kept;
-    let mut adding = Adding { group: group.clone(), versions: Vec::new() };
-    let short: Vec<Condition> = if are_beside { Vec::new() } else { at_most(group, SHORT - 1, &length).into_iter().collect() };
-    if can_hold(group, &short) {
-        let guard = [&narrow[..], &short].concat();
-        let inside = narrowed(&adding.group, "thread", &guard);
-        let code = Rows::new(&inside, plan, (1, 1)).looped();
-        if guard.is_empty() {
-            return Some(code.into());
-        }
-        adding.add(VersionKind::ThreadRows, guard, code);
+    let Some(short) = at_most(group, SHORT - 1, &plan.row_length()).filter(|_| !are_beside) else {
+        return Some(candidates.in_narrow_positions((VersionKind::ThreadRows, "thread"), by_threads));
+    };
+    let mut guard = narrow_positions(group);
+    guard.push(short);
+    if can_hold(group, &guard) {
+        let code = by_threads(&narrowed(&candidates.next, "thread", &guard));
+        candidates.add(Version { kind: VersionKind::ThreadRows, guard, code, workspaces: Vec::new() });
     }
-    if short.is_empty() {
-        let otherwise = Rows::new(&adding.group, plan, (1, 1)).looped();
-        return Some(Versioned { versions: adding.versions, otherwise });
-    }
-    if let Some(version) = split::version(&adding.group, plan) {
-        adding.group.first_site += version.code.sites.len() as i64;
-        adding.versions.push(version);
+    if let Some(version) = split::version(&candidates.next, plan) {
+        candidates.add(version);
     }
     let warp = GpuModel::of(group.target).expect("a schedule of GPUs").warp;
-    for (kind, threads) in [(VersionKind::WarpRowVectors, warp), (VersionKind::BlockRowVectors, GpuModel::THREADS)] {
-        if let Some(lanes) = vector_lanes(group).filter(|_| reduced.len() == 1) {
-            let guard = narrow.iter().cloned().chain(divides(group, lanes, &length)).collect();
-            adding.held(plan, kind, (threads, lanes), guard);
+    let lanes = vector_lanes(group).filter(|_| reduced.len() == 1);
+    let vectors = [(VersionKind::WarpRowVectors, warp), (VersionKind::BlockRowVectors, GpuModel::THREADS)];
+    let vectors = vectors.into_iter().filter_map(|(kind, threads)| Some((kind, (threads, lanes?))));
+    for (kind, sizes) in vectors.chain([(VersionKind::WarpRows, (warp, 1))]) {
+        if let Some(version) = held(&candidates.next, plan, kind, sizes) {
+            candidates.add(version);
         }
     }
-    adding.held(plan, VersionKind::WarpRows, (warp, 1), narrow.clone());
-    if !narrow.is_empty() && can_hold(group, &narrow) {
-        let inside = narrowed(&adding.group, "block", &narrow);
-        let code = Rows::new(&inside, plan, (GpuModel::THREADS, 1)).looped();
-        adding.add(VersionKind::BlockRows, narrow, code);
-    }
-    let otherwise = Rows::new(&adding.group, plan, (GpuModel::THREADS, 1)).looped();
-    Some(Versioned { versions: adding.versions, otherwise })
+    let by_blocks = |group: &Group<'_>| Rows::new(group, plan, (GpuModel::THREADS, 1)).looped();
+    Some(candidates.in_narrow_positions((VersionKind::BlockRows, "block"), by_blocks))
 }
 
-/// The versions of a group so far; the group's next sites are behind theirs.
-struct Adding<'g> {
-    group: Group<'g>,
-    versions: Vec<Version>,
-}
-
-impl Adding<'_> {
-    fn add(&mut self, kind: VersionKind, guard: Vec<Condition>, code: Scheduled) {
-        self.group.first_site += code.sites.len() as i64;
-        self.versions.push(Version { kind, guard, code, workspaces: Vec::new() });
+/// Returns the version whose rows are held in the registers of `threads`, if it can run.
+fn held(group: &Group<'_>, plan: &ReductionSchedule, kind: VersionKind, (threads, lanes): (u32, u32)) -> Option<Version> {
+    let (length, each) = (plan.row_length(), i64::from(threads * lanes));
+    let mut guard = narrow_positions(group);
+    guard.extend(divides(group, lanes, &length));
+    // Each thread has an element, which it reads in place of those behind the row.
+    guard.extend(at_least(group, each, &length));
+    guard.extend(at_most(group, each * i64::from(HELD), &length));
+    if !can_hold(group, &guard) {
+        return None;
     }
-
-    /// Adds the version whose rows are held in the registers of `threads`, if it can run.
-    fn held(&mut self, plan: &ReductionSchedule, kind: VersionKind, (threads, lanes): (u32, u32), mut guard: Vec<Condition>) {
-        let (length, each) = (plan.row_length(), i64::from(threads * lanes));
-        // Each thread has an element, which it reads in place of those behind the row.
-        guard.extend(at_least(&self.group, each, &length));
-        guard.extend(at_most(&self.group, each * i64::from(HELD), &length));
-        if !can_hold(&self.group, &guard) {
-            return;
-        }
-        let suffix = match kind {
-            VersionKind::WarpRowVectors => "warp_v",
-            VersionKind::BlockRowVectors => "block_v",
-            _ => "warp",
-        };
-        let inside = narrowed(&self.group, suffix, &guard);
-        let mut code = Rows::new(&inside, plan, (threads, lanes)).held();
-        if !suits_threads(&code.kernels[0]) {
-            return;
-        }
-        let aligned = vector_memory(&code.kernels[0], &code.launches[0].arguments);
-        if lanes > 1 && aligned.is_empty() {
-            return;
-        }
-        if !aligned.is_empty() {
-            align::mark(&mut code.kernels[0], &inside.solver);
-            guard.push(Condition::Aligned(aligned, GpuModel::ACCESS_BYTES.into()));
-        }
-        // A guard of nothing is the code for all sizes.
-        if !guard.is_empty() {
-            self.add(kind, guard, code);
-        }
+    let suffix = match kind {
+        VersionKind::WarpRowVectors => "warp_v",
+        VersionKind::BlockRowVectors => "block_v",
+        _ => "warp",
+    };
+    let inside = narrowed(group, suffix, &guard);
+    let mut code = Rows::new(&inside, plan, (threads, lanes)).held();
+    let aligned = vector_memory(&code.kernels[0], &code.launches[0].arguments);
+    if !suits_threads(&code.kernels[0]) || lanes > 1 && aligned.is_empty() {
+        return None;
     }
+    if !aligned.is_empty() {
+        align::mark(&mut code.kernels[0], &inside.solver);
+        guard.push(Condition::Aligned(aligned, GpuModel::ACCESS_BYTES.into()));
+    }
+    Some(Version { kind, guard, code, workspaces: Vec::new() })
 }
 
 /// A kernel that computes rows.
@@ -182,6 +156,9 @@ impl<'g> Rows<'g> {
     fn looped(&self) -> Scheduled {
         self.scheduled(&|rows, frame, here| {
             rows.each_phase(frame, here, &mut |rows, frame, here, start, step| rows.along(frame, here, start, step));
+            if rows.outputs(frame, true).is_empty() {
+                return;
+            }
             let bounds = rows.bounds(&mut frame.kb, here);
             let open = frame.kb.open_for(bounds);
             frame.elements.open_scope();

@@ -34,8 +34,12 @@ pub(super) fn version(group: &Group<'_>, plan: &ReductionSchedule) -> Option<Ver
     let mut guard: Vec<Condition> = narrow_positions(group);
     guard.extend(at_most(group, MANY_ROWS - 1, &rows));
     guard.extend(at_least(group, LONG, &plan.row_length()));
-    if !is_plain || guard.is_empty() || !can_hold(group, &guard) {
+    if !is_plain || !can_hold(group, &guard) {
         return None;
+    }
+    if guard.is_empty() {
+        // Code for all sizes has no memory of its own; that of a version has a guard.
+        guard.push(Condition::Less(rows.clone(), Dim::constant(MANY_ROWS)));
     }
     let inside = narrowed(group, "split", &guard);
     let workspaces: Vec<Workspace> = plan.reductions.iter().map(|reduction| workspace(&inside, reduction, &rows)).collect();

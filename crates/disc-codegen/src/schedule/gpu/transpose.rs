@@ -33,12 +33,11 @@ const LEAST: i64 = TILE / 2;
 
 /// Returns the version with tiles, if the group reads an input that way.
 pub(super) fn version(group: &Group<'_>) -> Option<Version> {
-    let outer = transposed_run_of(&Nest::of(group))?;
     let nest = Nest::of(group);
-    let (outer, inner) = (nest.runs[outer].size.clone(), nest.runs.last().expect("a run").size.clone());
+    let (outer, inner) = (&nest.runs[transposed_run_of(&nest)?].size, &nest.runs.last()?.size);
     let mut guard: Vec<Condition> = narrow_positions(group);
-    guard.extend([&outer, &inner].into_iter().filter_map(|dim| at_least(group, LEAST, dim)));
-    if guard.is_empty() || !can_hold(group, &guard) {
+    guard.extend([outer, inner].into_iter().filter_map(|dim| at_least(group, LEAST, dim)));
+    if !can_hold(group, &guard) {
         return None;
     }
     let inside = narrowed(group, "tile", &guard);
