@@ -20,7 +20,7 @@ WITHOUT_LLVM := disc-abi disc-options disc-import disc-ir disc-filetests disc-pa
 WITH_LLVM := disc-llvm disc disc-cli
 PACKAGES = $(addprefix --package ,$(1))
 
-.PHONY: help setup demo examples zoo test test-heavy fuzz test-serving bench lint fmt wheel capi develop checks test-rust test-python clean-python sdist charts docs
+.PHONY: help setup demo examples zoo test test-heavy test-simt fuzz test-serving bench lint fmt wheel capi develop checks test-rust test-python clean-python sdist charts docs
 
 help: ## say what the targets do
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -46,6 +46,9 @@ test-heavy: setup ## random programs and files for some minutes: fuzz of text, p
 	@$(STEP) run "fuzz, 20 s" cargo xtask fuzz --seconds 20
 	@$(STEP) run "random packages, 60 s" env DISC_FUZZ_SECONDS=60 cargo test --package disc-ral --test package random
 	@$(STEP) run "soak, 200 programs" cargo xtask soak --graphs 200
+
+test-simt: setup ## the run corpus, the op matrix, random programs and counters on simulated GPUs; part of make test
+	@$(STEP) run "simulated GPUs" cargo test --package disc --test simt --test counters
 
 fuzz: ## fuzz the reader of packages with libFuzzer, each target for FUZZ seconds; needs nightly Rust
 	@$(STEP) run "libFuzzer, $(FUZZ) s a target" scripts/fuzz.sh $(FUZZ)

@@ -36,7 +36,7 @@ pub fn check_device(
     let next = || open.lock().unwrap_or_else(PoisonError::into_inner).next();
     let work = || {
         while let Some((name, path)) = next() {
-            let checked = check(&name, path, compiled);
+            let checked = check_file(&name, path, compiled);
             done(&name, &checked);
             found.lock().unwrap_or_else(PoisonError::into_inner).push((name, checked));
         }
@@ -54,7 +54,8 @@ pub fn check_device(
     found
 }
 
-fn check(name: &str, path: PathBuf, compiled: &'static [&'static dyn Compiled]) -> Checked {
+/// Runs the tests of one file that compiled code can run.
+pub fn check_file(name: &str, path: PathBuf, compiled: &'static [&'static dyn Compiled]) -> Checked {
     let read = fs::read_to_string(&path).map_err(|error| format!("cannot be read: {error}"));
     let file = match read.and_then(|source| TestFile::new(name.into(), path, source)) {
         Ok(file) => file,

@@ -22,6 +22,6 @@ mod values;
 
 pub use compare::{compare, tolerance};
 pub use compiled::{Compiled, Hooks, Program, Weights};
-pub use device::{Checked, check_device};
+pub use device::{Checked, check_device, check_file};
 pub use file::TestFile;
 pub use trial::{corpus, run};

@@ -40,7 +40,7 @@ struct Arguments {
     seconds: Option<u64>,
     #[arg(long, default_value_t = 2)]
     threads: usize,
-    /// A CPU level; absent, the levels of this machine alternate.
+    /// A CPU level, or a simulated GPU; absent, the levels of this machine alternate.
     #[arg(long)]
     target: Option<String>,
     /// Prints the program of this number, and does not run it.
@@ -63,8 +63,10 @@ fn main() -> ExitCode {
         print!("{}", soak::module(arguments.seed, number));
         return ExitCode::SUCCESS;
     }
-    let wanted = |level: &&&'static dyn Compiled| arguments.target.as_deref().is_none_or(|name| name == level.name());
-    let levels: Vec<&'static dyn Compiled> = native::levels().iter().filter(wanted).copied().collect();
+    let levels: Vec<&'static dyn Compiled> = match arguments.target.as_deref() {
+        Some(name) => native::levels().iter().chain(native::simulated()).filter(|level| level.name() == name).copied().collect(),
+        None => native::levels().to_vec(),
+    };
     if levels.is_empty() {
         eprintln!("this machine cannot run the target; soak: skipped");
         return ExitCode::SUCCESS;

@@ -39,6 +39,7 @@ pub use disc_ir as ir;
 pub use disc_passes as passes;
 pub use disc_passes::options::WeightForm;
 pub use disc_ral as ral;
+pub use disc_simt as simt;
 pub use error::Error;
 pub use executable::Executable;
 pub use options::{LibraryChoice, Options, SetError, Specialize};

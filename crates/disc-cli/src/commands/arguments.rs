@@ -39,7 +39,7 @@ pub(super) enum Command {
     View(ViewArguments),
     /// Summarises a package or a program: entries with their dims and facts, weights, parts, ops.
     Inspect(InspectArguments),
-    /// Times calls, and the kernels in them.
+    /// Times calls, and the kernels in them; on a simulated GPU it counts what kernels do.
     Bench(BenchArguments),
     /// Serves a package over HTTP by the Open Inference Protocol.
     Serve(ServeOptions),
@@ -268,6 +268,9 @@ pub(super) struct ExplainArguments {
 
     #[command(flatten)]
     pub(super) machine: MachineArguments,
+
+    #[command(flatten)]
+    pub(super) device: DeviceArguments,
 }
 
 #[derive(Debug, Args)]

@@ -34,7 +34,9 @@ pub(super) fn plan(given: &ExplainArguments, source: &Source) -> Result<Answer, 
         let message = format!("the program is at the stage {}; its groups are known up to the stage fused", stage.name());
         return Err(vec![Diagnostic::new(Code::E0208, message)]);
     }
-    let options = disc::stages::pass_options(&given.machine.options()).map_err(diagnostics)?;
+    let device = given.device.device.clone();
+    let options = disc::Options { device, ..given.machine.options() };
+    let options = disc::stages::pass_options(&options).map_err(diagnostics)?;
     let model = options.model.clone();
     pipeline::run(&mut module, stage, Stage::Fused, &mut PassManager::new(options)).map_err(|error| vec![error])?;
     Ok(of_fused(&module, &*model))

@@ -12,6 +12,7 @@ mod samples;
 
 mod capture;
 mod compiled;
+mod grids;
 mod nontemporal;
 mod order;
 mod package;

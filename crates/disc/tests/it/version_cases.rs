@@ -6,7 +6,7 @@ use super::versions::{
 use disc::ral::{HostOutputs, HostTensor};
 use disc_codegen::{schedule::VersionKind, target::Target};
 
-const TRANSPOSED: &str = "
+pub(super) const TRANSPOSED: &str = "
 func @main(%x: tensor<[B]x[S]xf32>) -> tensor<[S]x[B]xf32> {
   %t = transpose %x, dims = [1, 0] : (tensor<[B]x[S]xf32>) -> tensor<[S]x[B]xf32>
   %y = negate %t : tensor<[S]x[B]xf32>

@@ -35,7 +35,7 @@ func @main(%x: tensor<[N]x[C]xf32>) -> tensor<[N]x[C/6]xf32> {
   return %t : tensor<[N]x[C/6]xf32>
 }";
 
-const COLUMNS: &str = "
+pub(super) const COLUMNS: &str = "
 func @main(%x: tensor<[B]x[S]xf32>) -> tensor<[B]x[S]xf32> {
   %z = constant dense<0.0> : tensor<f32>
   %a = abs %x : tensor<[B]x[S]xf32>

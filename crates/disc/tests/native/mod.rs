@@ -1,4 +1,5 @@
-//! Runs compiled code for the CPU levels of this machine behind the interface of disc-filetests.
+//! Runs compiled code for the CPU levels of this machine, and for the simulated GPUs, behind the
+//! interface of disc-filetests.
 //!
 //! Invariant: a failure keeps its code, whoever found it.
 #![allow(dead_code, reason = "each test uses its part")]
@@ -12,11 +13,19 @@ use disc_filetests::{Compiled, Program, Weights};
 /// Small results use non-temporal stores too, from this many bytes read and written.
 const NONTEMPORAL_BYTES: i64 = 1 << 10;
 
-/// A CPU level.
+/// A CPU level, or a device.
 pub(crate) struct Native(&'static str);
 
 static LEVELS: [Native; 3] = [Native("x86-64-v2"), Native("x86-64-v3"), Native("x86-64-v4")];
 static ALL: [&dyn Compiled; 3] = [&LEVELS[0], &LEVELS[1], &LEVELS[2]];
+
+static DEVICES: [Native; 3] = [Native("simt:sm_90"), Native("simt:gfx942"), Native("simt:gfx1100")];
+static SIMT: [&dyn Compiled; 3] = [&DEVICES[0], &DEVICES[1], &DEVICES[2]];
+
+/// Returns the simulated GPUs: one of NVIDIA's, and AMD's with warps of 64 and of 32 lanes.
+pub(crate) fn simulated() -> &'static [&'static dyn Compiled] {
+    &SIMT
+}
 
 /// Returns the levels that this machine can run, the best last.
 pub(crate) fn levels() -> &'static [&'static dyn Compiled] {
@@ -35,8 +44,9 @@ impl Compiled for Native {
     }
 
     fn compile(&self, module: &Module, weights: Weights<'_>) -> Result<Box<dyn Program>, Diagnostic> {
-        let target = Some(self.0.to_owned()).filter(|name| !name.is_empty());
-        let options = Options { target, threads: Some(2), ..Options::default() };
+        let name = Some(self.0.to_owned()).filter(|name| !name.is_empty());
+        let (device, target) = if self.0.contains(':') { (name, None) } else { (None, name) };
+        let options = Options { device, target, threads: Some(2), ..Options::default() };
         let artifact = disc::compile(module.clone(), &options).map_err(diagnostic)?;
         let given = artifact.meta.weights.iter().filter_map(|weight| Some((weight.name.clone(), weights(&weight.name)?)));
         let given = given.map(|(name, tensor)| Ok((name, Weight::from(host(&tensor)?)))).collect::<Result<_, Diagnostic>>()?;

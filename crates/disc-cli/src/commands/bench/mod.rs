@@ -1,7 +1,8 @@
-//! Times calls, and each kernel in them: `disc bench`.
+//! Times calls, and each kernel in them: `disc bench`. On a simulated GPU it counts instead.
 //!
 //! Calls are timed without a profile; the launches of a few more calls are timed one by one, which
 //! costs a little itself.
+mod counters;
 mod kernels;
 mod trace;
 
@@ -89,9 +90,12 @@ impl Times {
 }
 
 impl Bench<'_> {
-    /// Measures one call after the other.
+    /// Measures one call after the other, or counts what they do.
     fn shapes(&self, calls: &[Data]) -> Result<Answer, Vec<Diagnostic>> {
         let given = self.given;
+        if counters::has_counters(given.device.device.as_deref()) {
+            return counters::shapes(self, calls);
+        }
         let wrong = || vec![Diagnostic::new(Code::E0700, format!("--seconds {} is no length of time", given.seconds))];
         let long = Duration::try_from_secs_f64(given.seconds).map_err(|_| wrong())?;
         let (mut names, mut events, mut shapes) = (LaunchNames::default(), Vec::new(), Vec::new());

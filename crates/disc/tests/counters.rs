@@ -1,0 +1,100 @@
+//! Pins what the kernels for GPUs ask of memory, by the counters of a simulated one.
+//!
+//! Sectors of 32 bytes are compared with the least for so many bytes. Rows of an odd width begin
+//! anywhere in a sector: a warp that reads 128 bytes meets five where four would do.
+use disc::{
+    Options, compile, parse,
+    ral::{HostOutputs, HostTensor},
+    simt::{KernelCounters, counters},
+};
+use std::sync::{Mutex, PoisonError};
+
+const POINTWISE: &str = "
+func @main(%x: tensor<[B]x[S]xf32>) -> tensor<[B]x[S]xf32> {
+  %y = tanh %x : tensor<[B]x[S]xf32>
+  return %y : tensor<[B]x[S]xf32>
+}";
+
+const SOFTMAX: &str = "
+func @main(%x: tensor<[B]x[S]xf32>) -> tensor<[B]x[S]xf32> {
+  %z = constant dense<0.0> : tensor<f32>
+  %l = constant dense<-inf> : tensor<f32>
+  %t = reduce %x, %l, dims = [1] : (tensor<[B]x[S]xf32>, tensor<f32>) -> tensor<[B]xf32> applies maximum
+  %tb = broadcast_in_dim %t, dims = [0] : (tensor<[B]xf32>) -> tensor<[B]x[S]xf32>
+  %d = subtract %x, %tb : tensor<[B]x[S]xf32>
+  %e = exponential %d : tensor<[B]x[S]xf32>
+  %s = reduce %e, %z, dims = [1] : (tensor<[B]x[S]xf32>, tensor<f32>) -> tensor<[B]xf32> applies add
+  %sb = broadcast_in_dim %s, dims = [0] : (tensor<[B]xf32>) -> tensor<[B]x[S]xf32>
+  %o = divide %e, %sb : tensor<[B]x[S]xf32>
+  return %o : tensor<[B]x[S]xf32>
+}";
+
+const COLUMN_SUMS: &str = "
+func @main(%x: tensor<[B]x[S]xf32>) -> tensor<[S]xf32> {
+  %z = constant dense<0.0> : tensor<f32>
+  %s = reduce %x, %z, dims = [0] : (tensor<[B]x[S]xf32>, tensor<f32>) -> tensor<[S]xf32> applies add
+  return %s : tensor<[S]xf32>
+}";
+
+const TRANSPOSED: &str = "
+func @main(%x: tensor<[B]x[S]xf32>) -> tensor<[S]x[B]xf32> {
+  %t = transpose %x, dims = [1, 0] : (tensor<[B]x[S]xf32>) -> tensor<[S]x[B]xf32>
+  return %t : tensor<[S]x[B]xf32>
+}";
+
+/// The counters are those of the whole process.
+static ALONE: Mutex<()> = Mutex::new(());
+
+fn counted(program: &str, sizes: [i64; 2]) -> Vec<KernelCounters> {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let options = Options { device: Some("simt:sm_90".into()), ..Options::default() };
+    let executable = compile(parse(program).unwrap(), &options).unwrap().load(Vec::new(), &options).unwrap();
+    let input = HostTensor::new(&sizes, &vec![0.5_f32; (sizes[0] * sizes[1]) as usize]).unwrap();
+    counters(true);
+    executable.with_session(|session| executable.run(0, session, &[input.as_input()], &mut HostOutputs::new())).unwrap();
+    counters(true)
+}
+
+/// Checks that the one kernel of a call, whose name has this end, asks for at most `most` times the
+/// least sectors; for widths that vectors divide, that its threads wait for no banks.
+#[track_caller]
+fn check(program: &str, sizes: [i64; 2], ends: &str, most: f64) {
+    let found = counted(program, sizes);
+    let [kernel] = &found[..] else { panic!("{sizes:?}: {found:?}") };
+    assert!(kernel.kernel.ends_with(ends), "{sizes:?}: {}", kernel.kernel);
+    let within = |asked: u64, least: u64| asked as f64 <= most * least as f64;
+    assert!(within(kernel.load_sectors, kernel.least_load_sectors), "{sizes:?}: reads {kernel:?}");
+    assert!(within(kernel.store_sectors, kernel.least_store_sectors), "{sizes:?}: writes {kernel:?}");
+    assert!(most > EVEN || kernel.conflicts == 0, "{sizes:?}: {kernel:?}");
+}
+
+/// Of the least sectors, those that are asked for at most.
+const EVEN: f64 = 1.05;
+const ODD: f64 = 1.3;
+
+#[test]
+fn loops_read_and_write_whole_sectors() {
+    check(POINTWISE, [64, 128], "_v", EVEN);
+    check(POINTWISE, [63, 127], "_s", ODD);
+}
+
+#[test]
+fn rows_read_and_write_whole_sectors() {
+    check(SOFTMAX, [64, 256], "_warp_v", EVEN);
+    check(SOFTMAX, [64, 64], "_warp", EVEN);
+    check(SOFTMAX, [64, 65], "_warp", ODD);
+    check(SOFTMAX, [8, 2048], "_block_v", EVEN);
+    check(SOFTMAX, [8, 2047], "_block", ODD);
+}
+
+#[test]
+fn columns_read_and_write_whole_sectors() {
+    check(COLUMN_SUMS, [256, 128], "_thread", EVEN);
+    check(COLUMN_SUMS, [255, 127], "_thread", ODD);
+}
+
+#[test]
+fn transposes_read_and_write_whole_sectors() {
+    check(TRANSPOSED, [128, 96], "_tile", EVEN);
+    check(TRANSPOSED, [127, 95], "_tile", ODD);
+}

@@ -1,0 +1,86 @@
+//! Compares the code of groups for grids with the interpreter at the edges of its versions, and
+//! from many threads. `version_cases` tells which version runs.
+use crate::{
+    version_cases::TRANSPOSED,
+    versions::{COLUMNS, NEGATED, PRODUCT, SOFTMAX, SUMS},
+};
+use disc::{
+    Executable, Options, compile, from_host,
+    ir::interp::{self, Tensor},
+    parse,
+    ral::{HostOutput, HostOutputs, HostTensor},
+};
+use disc_filetests::compare;
+use disc_ir::generate::cases::Nearness;
+use std::{sync::Barrier, thread};
+
+const CHIP: &str = "simt:sm_90";
+
+fn load(program: &str, device: &str) -> Executable {
+    let options = Options { device: Some(device.to_owned()), ..Options::default() };
+    compile(parse(program).unwrap(), &options).unwrap().load(Vec::new(), &options).unwrap()
+}
+
+fn made(sizes: &[i64]) -> HostTensor {
+    let count: i64 = sizes.iter().product();
+    let values: Vec<f32> = (0..count).map(|i| ((i * 7919 % 997) as f32 - 400.5) / 250.0).collect();
+    HostTensor::new(sizes, &values).unwrap()
+}
+
+/// Runs a call and compares its results with the interpreter's.
+fn run(executable: &Executable, program: &str, inputs: &[Vec<i64>]) {
+    let tensors: Vec<HostTensor> = inputs.iter().map(|sizes| made(sizes)).collect();
+    let given: Vec<_> = tensors.iter().map(HostTensor::as_input).collect();
+    let mut outputs = HostOutputs::new();
+    executable.with_session(|session| executable.run(0, session, &given, &mut outputs)).unwrap();
+    let found: Vec<Tensor> = outputs.take().into_iter().map(fresh).collect();
+    let values: Vec<Tensor> = tensors.iter().map(|tensor| from_host(tensor).unwrap()).collect();
+    let expected = interp::run(&parse(program).unwrap(), "main", &values).unwrap();
+    assert_eq!(found.len(), expected.len());
+    for (found, expected) in found.iter().zip(&expected) {
+        compare(found, expected, Nearness::Sum).unwrap_or_else(|why| panic!("{inputs:?}: {why}"));
+    }
+}
+
+fn fresh(output: Option<HostOutput>) -> Tensor {
+    match output {
+        Some(HostOutput::Fresh(tensor)) => from_host(&tensor).unwrap(),
+        _ => panic!("an output has memory of its own"),
+    }
+}
+
+/// Sizes at the edges of versions: of vectors, tiles, warps, registers and blocks.
+#[test]
+fn all_versions_of_grids_agree_with_the_interpreter() {
+    let sizes =
+        [[0, 5], [5, 0], [1, 1], [7, 31], [33, 32], [1, 255], [15, 16], [16, 15], [3, 1024], [2, 1025], [300, 4], [4, 2052]];
+    for device in [CHIP, "simt:gfx942", "simt:gfx1100"] {
+        for program in [NEGATED, TRANSPOSED, SOFTMAX, SUMS, COLUMNS] {
+            let executable = load(program, device);
+            sizes.iter().for_each(|sizes| run(&executable, program, &[sizes.to_vec()]));
+        }
+        let executable = load(PRODUCT, device);
+        for [rows, terms] in [[0, 3], [3, 0], [1, 1], [64, 16], [65, 17], [130, 40]] {
+            run(&executable, PRODUCT, &[vec![rows, terms], vec![terms, 20]]);
+        }
+    }
+}
+
+#[test]
+fn threads_share_an_executable() {
+    const THREADS: i64 = 16;
+    let executable = load(SOFTMAX, CHIP);
+    let start = Barrier::new(THREADS as usize);
+    thread::scope(|scope| {
+        for number in 0..THREADS {
+            let (executable, start) = (&executable, &start);
+            scope.spawn(move || {
+                start.wait();
+                // Rows of a thread, of warps and of blocks.
+                for [rows, columns] in [[number, 37 * number], [3, number + 1], [number + 1, 1024 + number]] {
+                    run(executable, SOFTMAX, &[vec![rows, columns]]);
+                }
+            });
+        }
+    });
+}
