@@ -82,6 +82,7 @@ fn loops_read_and_write_whole_sectors() {
 fn rows_read_and_write_whole_sectors() {
     check(SOFTMAX, [64, 256], "_warp_v", EVEN);
     check(SOFTMAX, [64, 64], "_warp", EVEN);
+    check(SOFTMAX, [64, 32], "_subwarp", EVEN);
     check(SOFTMAX, [64, 65], "_warp", ODD);
     check(SOFTMAX, [8, 2048], "_block_v", EVEN);
     check(SOFTMAX, [8, 2047], "_block", ODD);

@@ -416,6 +416,11 @@ impl KernelBuilder {
         self.emit_all(OpKind::Barrier, &[], &[("scope", Attr::Enum("block"))], None);
     }
 
+    /// Waits for the threads of the warp.
+    pub fn warp_barrier(&mut self) {
+        self.emit_all(OpKind::Barrier, &[], &[("scope", Attr::Enum("warp"))], None);
+    }
+
     /// Combines the values of each `width` lanes of a warp.
     pub fn reduce_group(&mut self, value: Value, applies: &'static str, width: u32) -> Value {
         let attrs = [("applies", Attr::Enum(applies)), ("width", i64::from(width).into())];

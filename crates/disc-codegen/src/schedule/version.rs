@@ -137,6 +137,8 @@ pub enum VersionKind {
     GridSplit,
     /// Rows of a grid, of which a thread has one.
     ThreadRows,
+    /// Short rows of a grid, of which 8 threads of a warp have one in their registers.
+    SubwarpRows,
     /// Rows of a grid, of which a warp has one in its registers, in vectors.
     WarpRowVectors,
     /// Rows of a grid, of which a warp has one in its registers.
@@ -150,7 +152,7 @@ pub enum VersionKind {
 }
 
 impl VersionKind {
-    pub const ALL: [Self; 23] = [
+    pub const ALL: [Self; 24] = [
         Self::SplitRows,
         Self::SplitPhases,
         Self::RowsInLanes,
@@ -169,6 +171,7 @@ impl VersionKind {
         Self::GridElements,
         Self::GridSplit,
         Self::ThreadRows,
+        Self::SubwarpRows,
         Self::WarpRowVectors,
         Self::WarpRows,
         Self::BlockRowVectors,

@@ -76,6 +76,7 @@ impl VersionKind {
             | Self::GridElements
             | Self::GridSplit
             | Self::ThreadRows
+            | Self::SubwarpRows
             | Self::WarpRowVectors
             | Self::WarpRows
             | Self::BlockRowVectors
@@ -111,8 +112,13 @@ impl VersionKind {
             ],
             Self::ThreadRows => [
                 "`kN_reduction_thread`",
-                "grids: rows of fewer than 32 elements, or whose neighbours in memory are other rows",
+                "grids: rows that are known to have fewer than 8 elements, or whose neighbours in memory are other rows",
                 "a thread has a row",
+            ],
+            Self::SubwarpRows => [
+                "`kN_reduction_subwarp`",
+                "grids: rows of at most 32 elements",
+                "8 threads of a warp have a row, in registers, in vectors if 4 are known to divide its length",
             ],
             Self::WarpRowVectors => [
                 "`kN_reduction_warp_v`",

@@ -1,7 +1,7 @@
 //! Runs each kind of version, on the host or on a device for grids.
 use super::versions::{
-    ATTENTION, ENLARGED, NEGATED, NONTEMPORAL_BYTES, PRODUCT, SCAN, SOFTMAX, SORT, SUMS, TURNED_HALVES, WINOGRAD, close, load,
-    load_on,
+    ATTENTION, COLUMNS, ENLARGED, NEGATED, NONTEMPORAL_BYTES, PRODUCT, SCAN, SOFTMAX, SORT, SUMS, TURNED_HALVES, WINOGRAD, close,
+    load, load_on,
 };
 use disc::ral::{HostOutputs, HostTensor};
 use disc_codegen::{schedule::VersionKind, target::Target};
@@ -67,7 +67,8 @@ fn case(kind: VersionKind) -> Case {
         VersionKind::GridVectors => grid(NEGATED, 7, 700, "_v"),
         VersionKind::GridElements => grid(NEGATED, 7, 701, "_s"),
         VersionKind::GridSplit => grid(SUMS, 3, 40_001, "_split"),
-        VersionKind::ThreadRows => grid(SOFTMAX, 300, 9, "_thread"),
+        VersionKind::ThreadRows => grid(COLUMNS, 300, 9, "_thread"),
+        VersionKind::SubwarpRows => grid(SOFTMAX, 301, 9, "_subwarp"),
         VersionKind::WarpRowVectors => grid(SOFTMAX, 11, 132, "_warp_v"),
         VersionKind::WarpRows => grid(SOFTMAX, 11, 131, "_warp"),
         VersionKind::BlockRowVectors => grid(SOFTMAX, 3, 2052, "_block_v"),

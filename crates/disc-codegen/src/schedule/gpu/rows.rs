@@ -1,5 +1,5 @@
-//! Schedules reductions along rows on a grid: the threads of a warp, or of a block, have a row
-//! together; a thread has a short one, or one whose neighbours in memory are other rows.
+//! Schedules reductions along rows on a grid: the threads of a warp, of a part of it, or of a block
+//! have a row together; a thread has a tiny one, or one whose neighbours in memory are other rows.
 //!
 //! Phases are those of the CPU's schedule: each computes the reductions that depend on earlier
 //! ones. A row that fits is computed in registers: each thread computes the values of its elements
@@ -28,7 +28,10 @@ use disc_ir::{DType, Dim, Grid, OpKind, TensorType, Value};
 
 /// Elements of a row in the registers of a thread, or vectors of them.
 const HELD: u32 = 8;
-/// Rows that are shorter are one thread's.
+/// Rows that are known to be shorter are one thread's.
+const FEW: i64 = 8;
+/// The threads that have a short row together, and its most elements.
+const SUBWARP: u32 = 8;
 const SHORT: i64 = 32;
 
 /// Schedules a group that has a plan; `None` if its rows are combined in an order of their own.
@@ -40,20 +43,19 @@ pub(super) fn versions(group: &Group<'_>, plan: &ReductionSchedule) -> Option<Ve
     let mut candidates = Candidates::of(group);
     let by_threads = |group: &Group<'_>| Rows::new(group, plan, (1, 1)).looped();
     let are_beside = plan.along(&group.solver, &kept, &reduced) == Along::Kept;
-    let Some(short) = at_most(group, SHORT - 1, &plan.row_length()).filter(|_| !are_beside) else {
+    let length = plan.row_length();
+    if are_beside || group.solver.range(&length).hi.is_some_and(|most| most < FEW) {
         return Some(candidates.in_narrow_positions((VersionKind::ThreadRows, "thread"), by_threads));
-    };
-    let mut guard = narrow_positions(group);
-    guard.push(short);
-    if can_hold(group, &guard) {
-        let code = by_threads(&narrowed(&candidates.next, "thread", &guard));
-        candidates.add(Version { kind: VersionKind::ThreadRows, guard, code, workspaces: Vec::new() });
+    }
+    let lanes = vector_lanes(group).filter(|_| reduced.len() == 1);
+    let divides_all = lanes.filter(|&lanes| divides(group, lanes, &length).is_none());
+    if let Some(version) = held(&candidates.next, plan, VersionKind::SubwarpRows, (SUBWARP, divides_all.unwrap_or(1))) {
+        candidates.add(version);
     }
     if let Some(version) = split::version(&candidates.next, plan) {
         candidates.add(version);
     }
     let warp = GpuModel::of(group.target).expect("a schedule of GPUs").warp;
-    let lanes = vector_lanes(group).filter(|_| reduced.len() == 1);
     let vectors = [(VersionKind::WarpRowVectors, warp), (VersionKind::BlockRowVectors, GpuModel::THREADS)];
     let vectors = vectors.into_iter().filter_map(|(kind, threads)| Some((kind, (threads, lanes?))));
     for (kind, sizes) in vectors.chain([(VersionKind::WarpRows, (warp, 1))]) {
@@ -70,13 +72,17 @@ fn held(group: &Group<'_>, plan: &ReductionSchedule, kind: VersionKind, (threads
     let (length, each) = (plan.row_length(), i64::from(threads * lanes));
     let mut guard = narrow_positions(group);
     guard.extend(divides(group, lanes, &length));
-    // Each thread has an element, which it reads in place of those behind the row.
-    guard.extend(at_least(group, each, &length));
-    guard.extend(at_most(group, each * i64::from(HELD), &length));
+    let [least, most] = match kind {
+        VersionKind::SubwarpRows => [1, SHORT],
+        _ => [each, each * i64::from(HELD)],
+    };
+    guard.extend(at_least(group, least, &length));
+    guard.extend(at_most(group, most, &length));
     if !can_hold(group, &guard) {
         return None;
     }
     let suffix = match kind {
+        VersionKind::SubwarpRows => "subwarp",
         VersionKind::WarpRowVectors => "warp_v",
         VersionKind::BlockRowVectors => "block_v",
         _ => "warp",
@@ -100,7 +106,7 @@ pub(super) struct Rows<'g> {
     plan: &'g ReductionSchedule,
     kept: Vec<Merged>,
     reduced: Vec<Merged>,
-    /// The threads that have a row together: one, those of a warp, or those of a block.
+    /// The threads that have a row together: one, a part of a warp, a warp, or a block.
     threads: u32,
     lanes: u32,
     grid: Grid,
@@ -113,6 +119,9 @@ pub(super) struct Here {
     pub(super) number: Value,
     /// The position of its row in the space.
     row: Vec<Index>,
+    /// True if there is a row; absent if there always is. The threads of a warp compute the last
+    /// row together with those that have none.
+    exists: Option<Value>,
     /// The positions along the row from the first to below the last, if its block has a part.
     part: Option<[Value; 2]>,
     /// Its number among the threads of the row.
@@ -148,7 +157,7 @@ impl<'g> Rows<'g> {
                 }
                 carried
             });
-            rows.write_held(frame, &columns);
+            rows.write_held(frame, here, &columns);
         })
     }
 
@@ -163,7 +172,7 @@ impl<'g> Rows<'g> {
             let open = frame.kb.open_for(bounds);
             frame.elements.open_scope();
             let at = rows.at(&mut frame.kb, here, open.index);
-            rows.write_held(frame, &[(at, None)]);
+            rows.write_held(frame, here, &[(at, None)]);
             frame.elements.close_scope();
             frame.kb.close_for(open);
         })
@@ -207,28 +216,50 @@ impl<'g> Rows<'g> {
         let [block, warp, lane] = ["block", "warp", "lane"].map(|of| kb.place(of));
         let in_block = kb.int(self.rows().into());
         let (row, member, of_block) = match self.threads {
-            1 => {
-                let (before, thread) = (kb.mul(block, in_block), kb.place("thread"));
-                (kb.add(before, thread), kb.int(0), None)
-            }
             threads if threads == self.grid.threads => {
                 let count = kb.int(parts);
                 (kb.div(block, count), kb.place("thread"), Some(warp))
             }
-            _ => {
+            threads if threads == self.grid.warp => {
                 let before = kb.mul(block, in_block);
                 (kb.add(before, warp), lane, None)
+            }
+            threads => {
+                let (before, thread, members) = (kb.mul(block, in_block), kb.place("thread"), kb.int(threads.into()));
+                let number = kb.div(thread, members);
+                (kb.add(before, number), kb.rem(thread, members), None)
             }
         };
         let count = kb.dim(&rows);
         let exists = (self.rows() > 1).then(|| kb.compare("LT", row, count));
         let meeting = if of_block.is_some() { self.meeting(kb) } else { Vec::new() };
-        let open = exists.map(|exists| frame.kb.open_if(exists));
+        // Threads of a warp meet, whatever rows they have: a warp without a row is left out, others
+        // compute the last row again.
+        let is_joint = 1 < self.threads && self.threads < self.grid.warp;
+        let open = exists.map(|exists| {
+            let kb = &mut frame.kb;
+            let any = is_joint.then(|| {
+                let (of_warp, before) = (kb.int((self.grid.warp / self.threads).into()), kb.mul(block, in_block));
+                let first = kb.mul(warp, of_warp);
+                let first = kb.add(before, first);
+                kb.compare("LT", first, count)
+            });
+            kb.open_if(any.unwrap_or(exists))
+        });
+        let exists = exists.filter(|_| is_joint);
+        let row = match exists {
+            Some(exists) => {
+                let one = frame.kb.int(1);
+                let last = frame.kb.sub(count, one);
+                frame.kb.select(exists, row, last)
+            }
+            None => row,
+        };
         let mut at = vec![Index::uniform(frame.kb.int(0)); self.plan.layout.space.len()];
         let positions = positions_of(&mut frame.kb, row, &self.kept);
         self.kept.iter().zip(positions).for_each(|(run, position)| at[run.axis] = Index::uniform(position));
         let part = (parts > 1).then(|| self.part(&mut frame.kb, block, parts));
-        let here = Here { block, number: row, row: at, part, member, warp: of_block, lane, meeting };
+        let here = Here { block, number: row, row: at, exists, part, member, warp: of_block, lane, meeting };
         frame.elements.open_scope();
         read_places(&mut frame.kb, &mut frame.elements, &self.plan.layout.space, &self.plan.row_gathers(self.group), &here.row);
         compute(self, &mut frame, &here);
@@ -287,21 +318,27 @@ impl<'g> Rows<'g> {
     }
 
     /// Returns the positions that a thread holds, each with a flag that is true if it is in the
-    /// row; the others are the first position again.
+    /// row; the others are positions of the row again.
     fn columns(&self, kb: &mut KernelBuilder, here: &Here) -> Vec<(Vec<Index>, Option<Value>)> {
         let [first, end, _] = self.bounds(kb, here);
-        let mut columns = vec![(self.at(kb, here, first), None)];
-        let length = self.plan.row_length();
-        let (least, each) = (self.group.solver.range(&length).lo.unwrap_or(0), i64::from(self.threads * self.lanes));
-        for number in 1..i64::from(HELD) {
+        let range = self.group.solver.range(&self.plan.row_length());
+        let (least, each) = (range.lo.unwrap_or(0), i64::from(self.threads * self.lanes));
+        let held = range.hi.map_or(i64::from(HELD), |most| i64::from(HELD).min((most + each - 1) / each)).max(1);
+        let mut columns = Vec::new();
+        // A position that every thread has.
+        let mut known = if least >= each { first } else { kb.int(0) };
+        for number in 0..held {
             let offset = kb.int(number * each);
-            let along = kb.add(first, offset);
+            let along = if number == 0 { first } else { kb.add(first, offset) };
             if least >= (number + 1) * each {
                 columns.push((self.at(kb, here, along), None));
                 continue;
             }
             let exists = kb.compare("LT", along, end);
-            let along = kb.select(exists, along, first);
+            let along = kb.select(exists, along, known);
+            if number == 0 {
+                known = along;
+            }
             columns.push((self.at(kb, here, along), Some(exists)));
         }
         columns
@@ -416,16 +453,21 @@ impl<'g> Rows<'g> {
 
     /// Writes the outputs with an element for each position of a row: all are computed before any
     /// is stored.
-    fn write_held(&self, frame: &mut GridFrame<'_>, columns: &[(Vec<Index>, Option<Value>)]) {
+    fn write_held(&self, frame: &mut GridFrame<'_>, here: &Here, columns: &[(Vec<Index>, Option<Value>)]) {
         let whole = self.outputs(frame, true);
         let GridFrame { kb, elements, .. } = frame;
         let mut computed = Vec::new();
         for (at, exists) in columns {
+            let exists = both(kb, *exists, here.exists);
             for (placed, target) in &whole {
                 let place = elements.position(kb, &self.plan.layout.space, &placed.shape, at);
                 let value = elements.element(kb, placed.value, &place);
-                computed.push((*exists, placed.value, *target, place, value));
+                computed.push((exists, placed.value, *target, place, value));
             }
+        }
+        // Threads without an element have read another one's.
+        if here.exists.is_some() && !computed.is_empty() {
+            kb.warp_barrier();
         }
         for (exists, output, target, place, value) in computed {
             let open = exists.map(|exists| kb.open_if(exists));
@@ -445,13 +487,20 @@ impl<'g> Rows<'g> {
         let GridFrame { kb, elements, .. } = frame;
         let zero = kb.int(0);
         let is_first = (self.threads > 1).then(|| kb.compare("EQ", here.member, zero));
-        let open = is_first.map(|is_first| kb.open_if(is_first));
+        let writes = both(kb, is_first, here.exists);
+        // Where threads compute another one's row, all of them have to be done before one writes.
+        let is_joint = here.exists.is_some();
+        let mut open = writes.filter(|_| !is_joint).map(|writes| kb.open_if(writes));
         elements.open_scope();
         let mut computed = Vec::new();
         for (placed, target) in &single {
             let place = elements.position(kb, &self.plan.layout.space, &placed.shape, &here.row);
             let value = elements.element(kb, placed.value, &place);
             computed.push((placed.value, *target, place, value));
+        }
+        if is_joint {
+            kb.warp_barrier();
+            open = writes.map(|writes| kb.open_if(writes));
         }
         for (output, target, place, value) in computed {
             elements.store(kb, target, self.group.tensor(output), &place, value);
@@ -473,6 +522,14 @@ pub(super) fn monoid(reduction: &Reduction) -> Monoid {
     match reduction.combine {
         Combine::Plain(monoid) => monoid,
         Combine::Body(_) => unreachable!("rows of a grid are combined in any order"),
+    }
+}
+
+/// Returns a flag that is true if both are; an absent one is true.
+fn both(kb: &mut KernelBuilder, left: Option<Value>, right: Option<Value>) -> Option<Value> {
+    match (left, right) {
+        (Some(left), Some(right)) => Some(kb.map(OpKind::And, &[left, right])),
+        (one, other) => one.or(other),
     }
 }
 
