@@ -42,6 +42,23 @@ func @main(%x: tensor<[B]x[S]xf32>) -> tensor<[S]x[B]xf32> {
   return %t : tensor<[S]x[B]xf32>
 }";
 
+/// Rows that attend to each other.
+const ATTENTION: &str = "
+func @main(%x: tensor<[B]x[S]xf32>) -> tensor<[B]x[S]xf32> {
+  %c = dot_general %x, %x, contracting_dims = [1] x [1] : (tensor<[B]x[S]xf32>, tensor<[B]x[S]xf32>) -> tensor<[B]x[B]xf32>
+  %z = constant dense<0.0> : tensor<f32>
+  %l = constant dense<-inf> : tensor<f32>
+  %t = reduce %c, %l, dims = [1] : (tensor<[B]x[B]xf32>, tensor<f32>) -> tensor<[B]xf32> applies maximum
+  %tb = broadcast_in_dim %t, dims = [0] : (tensor<[B]xf32>) -> tensor<[B]x[B]xf32>
+  %d = subtract %c, %tb : tensor<[B]x[B]xf32>
+  %e = exponential %d : tensor<[B]x[B]xf32>
+  %s = reduce %e, %z, dims = [1] : (tensor<[B]x[B]xf32>, tensor<f32>) -> tensor<[B]xf32> applies add
+  %sb = broadcast_in_dim %s, dims = [0] : (tensor<[B]xf32>) -> tensor<[B]x[B]xf32>
+  %p = divide %e, %sb : tensor<[B]x[B]xf32>
+  %o = dot_general %p, %x, contracting_dims = [1] x [0] : (tensor<[B]x[B]xf32>, tensor<[B]x[S]xf32>) -> tensor<[B]x[S]xf32>
+  return %o : tensor<[B]x[S]xf32>
+}";
+
 /// The counters are those of the whole process.
 static ALONE: Mutex<()> = Mutex::new(());
 
@@ -98,4 +115,12 @@ fn columns_read_and_write_whole_sectors() {
 fn transposes_read_and_write_whole_sectors() {
     check(TRANSPOSED, [128, 96], "_tile", EVEN);
     check(TRANSPOSED, [127, 95], "_tile", ODD);
+}
+
+#[test]
+fn attention_reads_and_writes_whole_sectors() {
+    check(ATTENTION, [16, 128], "_attention_few", EVEN);
+    check(ATTENTION, [128, 64], "_attention_heads", EVEN);
+    check(ATTENTION, [128, 128], "_attention_s", EVEN);
+    check(ATTENTION, [127, 63], "_attention_heads", ODD);
 }

@@ -149,10 +149,16 @@ pub enum VersionKind {
     BlockRows,
     /// Products of a grid, with positions of 32 bits.
     GridProducts,
+    /// Attention of a few queries on a grid.
+    GridAttentionFew,
+    /// Attention on a grid whose queries and values are short.
+    GridAttentionHeads,
+    /// Attention on a grid, with positions of 32 bits.
+    GridAttention,
 }
 
 impl VersionKind {
-    pub const ALL: [Self; 24] = [
+    pub const ALL: [Self; 27] = [
         Self::SplitRows,
         Self::SplitPhases,
         Self::RowsInLanes,
@@ -177,6 +183,9 @@ impl VersionKind {
         Self::BlockRowVectors,
         Self::BlockRows,
         Self::GridProducts,
+        Self::GridAttentionFew,
+        Self::GridAttentionHeads,
+        Self::GridAttention,
     ];
 }
 

@@ -81,7 +81,10 @@ impl VersionKind {
             | Self::WarpRows
             | Self::BlockRowVectors
             | Self::BlockRows
-            | Self::GridProducts => self.row_of_grids(),
+            | Self::GridProducts
+            | Self::GridAttentionFew
+            | Self::GridAttentionHeads
+            | Self::GridAttention => self.row_of_grids(),
         }
     }
 
@@ -144,6 +147,21 @@ impl VersionKind {
                 "`kN_matmul_s`",
                 "grids: products of tensors that have fewer than 2^31 elements",
                 "a block has a tile of 64 by 64 results",
+            ],
+            Self::GridAttentionFew => [
+                "`kN_attention_few`",
+                "grids: at most 16 queries; all tensors have fewer than 2^31 elements",
+                "a block has 16 queries and 128 columns of values (64 of f64, or where there are no more), and walks tiles of 64 keys",
+            ],
+            Self::GridAttentionHeads => [
+                "`kN_attention_heads`",
+                "grids: queries and values of at most 64 columns, in f32 or narrower; all tensors have fewer than 2^31 elements",
+                "a block has 64 queries, which stay in shared memory, and walks tiles of 64 keys",
+            ],
+            Self::GridAttention => [
+                "`kN_attention_s`",
+                "grids: other attention of tensors that have fewer than 2^31 elements",
+                "a block has 64 queries (32 of f64) and as many columns as above, and walks tiles of 64 keys",
             ],
             _ => unreachable!("a version of CPUs"),
         }

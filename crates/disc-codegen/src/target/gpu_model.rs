@@ -81,9 +81,10 @@ impl CostModel for GpuModel {
         1 << 20
     }
 
-    /// Scores are rows in memory: no schedule of grids keeps them in a block yet.
-    fn fuses_attention(&self) -> bool {
-        false
+    /// A block has up to 128 columns of values, and computes the scores for them: twice is as cheap
+    /// as scores in memory.
+    fn most_value_columns(&self) -> Option<i64> {
+        Some(256)
     }
 }
 

@@ -50,9 +50,10 @@ pub trait CostModel: Debug + Send + Sync {
     fn vector_columns(&self) -> i64;
     /// Elements of a matrix that stays in a cache.
     fn cached_elements(&self) -> i64;
-    /// Returns true if a matmul, a softmax of its rows and a matmul with them are one group.
-    fn fuses_attention(&self) -> bool {
-        true
+    /// Columns of values up to which attention is one group; none if any number is. Further ones
+    /// may cost the scores again.
+    fn most_value_columns(&self) -> Option<i64> {
+        None
     }
 }
 

@@ -29,9 +29,6 @@ pub static PASS: PassDef = PassDef {
 };
 
 fn run(module: &mut Module, cx: &mut PassCx) -> Result<usize, Diagnostic> {
-    if !cx.options.model.fuses_attention() {
-        return Ok(0);
-    }
     let mut found = 0;
     for function in module.functions.iter_mut().filter(|f| f.kind == FunctionKind::Func) {
         let solver = Arc::new(Solver::new(&function.facts));
@@ -52,7 +49,10 @@ fn in_block(function: &mut Function, block: Block, solver: &Arc<Solver>, cx: &mu
     let uses = function.use_counts();
     let once = |value: Value| uses[value.index()] == 1;
     let insts = function.insts(block);
-    let chains: Vec<[Inst; 3]> = insts.iter().filter_map(|&last| chain(function, solver, last, &once)).collect();
+    let most = cx.options.model.most_value_columns();
+    let chains = insts.iter().filter_map(|&last| chain(function, solver, last, &once));
+    let chains: Vec<[Inst; 3]> =
+        chains.filter(|&[_, _, last]| most.is_none_or(|most| may_have_columns(function, solver, last, most))).collect();
     for &chain in &chains {
         // Each group of a chain must be of this block: a region cannot take ops from outside of it.
         if chain.iter().all(|part| function.insts(block).contains(part)) && cx.spend() {
@@ -82,6 +82,14 @@ fn chain(function: &Function, solver: &Solver, last: Inst, once: &impl Fn(Value)
     let plain = product.rows.is_some() && product.right.is_some() && product.batch == rank.checked_sub(2)?;
     let along_rows = weighted.left_axes_in_order && weighted.left_sum == [rank as i64 - 1] && weighted.batch + 2 == rank;
     (plain && !product.transposed && along_rows).then_some([scores, rows, last])
+}
+
+/// Returns true if the right operand of a group's matmul may have so few columns.
+fn may_have_columns(function: &Function, solver: &Solver, group: Inst, most: i64) -> bool {
+    let region = function.inst(group).regions[0];
+    let dots = function.insts(region).iter().filter(|&&inst| function.kind_of(inst) == OpKind::DotGeneral);
+    let columns = dots.filter_map(|&dot| function.shape(function.result(dot)).last());
+    columns.into_iter().all(|columns| solver.range(columns).lo.is_none_or(|least| least <= most))
 }
 
 /// The group of this kind that has this value as its only result.

@@ -2,7 +2,7 @@
 //! from many threads. `version_cases` tells which version runs.
 use crate::{
     version_cases::TRANSPOSED,
-    versions::{COLUMNS, NEGATED, PRODUCT, SOFTMAX, SUMS},
+    versions::{ATTENTION_OF_ANY, COLUMNS, NEGATED, PRODUCT, SOFTMAX, SUMS},
 };
 use disc::{
     Executable, Options, compile, from_host,
@@ -62,6 +62,34 @@ fn all_versions_of_grids_agree_with_the_interpreter() {
         let executable = load(PRODUCT, device);
         for [rows, terms] in [[0, 3], [3, 0], [1, 1], [64, 16], [65, 17], [130, 40]] {
             run(&executable, PRODUCT, &[vec![rows, terms], vec![terms, 20]]);
+        }
+    }
+}
+
+/// Numbers of queries, keys, terms and columns at the edges of versions: of tiles, of a few
+/// queries, of heads that fit; and none of each.
+#[test]
+fn attention_on_grids_agrees_with_the_interpreter() {
+    let sizes = [
+        [0, 3, 4, 5],
+        [3, 0, 4, 5],
+        [3, 130, 0, 5],
+        [3, 4, 5, 0],
+        [1, 1, 1, 1],
+        [16, 64, 32, 128],
+        [17, 65, 33, 7],
+        [1, 129, 64, 129],
+        [64, 63, 64, 64],
+        [65, 128, 64, 1],
+        [66, 70, 65, 3],
+        [20, 40, 3, 65],
+        [20, 33, 97, 257],
+    ];
+    for device in [CHIP, "simt:gfx942", "simt:gfx1100"] {
+        let executable = load(ATTENTION_OF_ANY, device);
+        for [queries, keys, terms, columns] in sizes {
+            let inputs = [vec![2, queries, terms], vec![2, keys, terms], vec![2, keys, columns]];
+            run(&executable, ATTENTION_OF_ANY, &inputs);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Runs each kind of version, on the host or on a device for grids.
 use super::versions::{
-    ATTENTION, COLUMNS, ENLARGED, NEGATED, NONTEMPORAL_BYTES, PRODUCT, SCAN, SOFTMAX, SORT, SUMS, TURNED_HALVES, WINOGRAD, close,
-    load, load_on,
+    ATTENTION, ATTENTION_OF_ANY, COLUMNS, ENLARGED, NEGATED, NONTEMPORAL_BYTES, PRODUCT, SCAN, SOFTMAX, SORT, SUMS,
+    TURNED_HALVES, WINOGRAD, close, load, load_on,
 };
 use disc::ral::{HostOutputs, HostTensor};
 use disc_codegen::{schedule::VersionKind, target::Target};
@@ -74,6 +74,18 @@ fn case(kind: VersionKind) -> Case {
         VersionKind::BlockRowVectors => grid(SOFTMAX, 3, 2052, "_block_v"),
         VersionKind::BlockRows => grid(SOFTMAX, 3, 2051, "_block"),
         VersionKind::GridProducts => Case { inputs: vec![vec![67, 33], vec![33, 20]], ..grid(PRODUCT, 1, 1, "_matmul_s") },
+        VersionKind::GridAttentionFew => Case {
+            inputs: vec![vec![2, 5, 2, 8], vec![2, 130, 2, 8], vec![2, 130, 2, 8]],
+            ..grid(ATTENTION, 1, 1, "_attention_few")
+        },
+        VersionKind::GridAttentionHeads => Case {
+            inputs: vec![vec![2, 70, 2, 8], vec![2, 65, 2, 8], vec![2, 65, 2, 8]],
+            ..grid(ATTENTION, 1, 1, "_attention_heads")
+        },
+        VersionKind::GridAttention => Case {
+            inputs: vec![vec![2, 70, 65], vec![2, 67, 65], vec![2, 67, 130]],
+            ..grid(ATTENTION_OF_ANY, 1, 1, "_attention_s")
+        },
     }
 }
 

@@ -8,6 +8,7 @@ mod window;
 mod winograd;
 
 pub use attention::AttentionPlan;
+pub(super) use attention::{Mask, Softmax, masks};
 pub use matmul::{Tile, tile};
 pub(super) use matmul::{depends, order};
 pub use pointwise::versions as pointwise_versions;

@@ -3,6 +3,7 @@
 //! Every group has code from the first day: the schedules of [`tasks`] make each unit of work a
 //! thread. Faster ones replace them kind by kind.
 mod align;
+mod attention;
 mod candidates;
 mod conditions;
 mod frame;
@@ -29,14 +30,14 @@ impl Scheduler for GpuScheduler {
         match of_kind(group, request) {
             Ok(Some(code)) => return Ok((code, None)),
             Ok(None) => {}
-            Err(reason) => return Ok((tasks::on_grid(cpu::in_loops(group), group.target), Some(reason))),
+            Err(reason) => {
+                let function = flat(group.function);
+                let flat = Group { function: &function, ..group.clone() };
+                return Ok((tasks::on_grid(cpu::in_loops(&flat), group.target), Some(reason)));
+            }
         }
         let (code, reason) = match units(group, request) {
             Ok(code) => (code, None),
-            Err(Refusal::NoSchedule(reason)) if request.kind == FusionKind::Attention => {
-                let function = flat(group.function);
-                (cpu::in_loops(&Group { function: &function, ..group.clone() }), Some(reason))
-            }
             Err(Refusal::NoSchedule(reason)) => (cpu::in_loops(group), Some(reason)),
             Err(Refusal::BadPlan(error)) => return Err(error),
         };
@@ -56,6 +57,7 @@ fn of_kind(group: &Group<'_>, request: Request<'_>) -> Result<Option<Versioned>,
             rows::versions(group, &ReductionSchedule::new(group.function, decided.clone()))
         }
         FusionKind::Matmul => Some(products::versions(group)?),
+        FusionKind::Attention => Some(attention::versions(group)?),
         _ => None,
     })
 }
@@ -75,8 +77,8 @@ fn units(group: &Group<'_>, request: Request<'_>) -> Result<Versioned, Refusal> 
         }
         FusionKind::Standalone => Ok(cpu::standalone(group).unwrap_or_else(|| cpu::in_loops(group))),
         FusionKind::Pointwise => Ok(cpu::in_loops(group)),
-        FusionKind::Matmul => unreachable!("products have a schedule of their own"),
-        FusionKind::Convolution | FusionKind::Pooling | FusionKind::Attention => {
+        FusionKind::Matmul | FusionKind::Attention => unreachable!("products have schedules of their own"),
+        FusionKind::Convolution | FusionKind::Pooling => {
             Err(format!("a thread computes an element of a group of kind {}", request.kind.name()).into())
         }
     }

@@ -12,8 +12,8 @@ use disc_ir::{DType, Function, Literal, OpKind, Value};
 use disc_passes::analysis::query::Query;
 
 /// A mask of scores.
-pub(super) struct Mask {
-    value: Value,
+pub(in crate::schedule) struct Mask {
+    pub(in crate::schedule) value: Value,
     /// The row that sees all columns that any row of its block sees.
     widest: Option<Widest>,
 }
@@ -27,7 +27,7 @@ enum Widest {
 }
 
 /// Finds the masks on the way from a product to the value that is computed from it.
-pub(super) fn masks(function: &Function, value: Value, row_axis: usize) -> Vec<Mask> {
+pub(in crate::schedule) fn masks(function: &Function, value: Value, row_axis: usize) -> Vec<Mask> {
     let mut found = Vec::new();
     let mut value = value;
     while let Some(inst) = function.made_by(value, OpKind::Select) {

@@ -15,7 +15,9 @@ mod softmax;
 mod unit;
 mod whole_rows;
 
+pub(in crate::schedule) use masking::{Mask, masks};
 pub use plan::AttentionPlan;
+pub(in crate::schedule) use softmax::Softmax;
 
 use crate::schedule::{Group, Versioned};
 

@@ -55,7 +55,7 @@ impl AttentionPlan {
         let weights = weighted.left_input().ok_or("the second product reads no rows of memory")?;
         let decided = ReductionPlan::read(group, second, &functions[1], solver)?;
         let rows = ReductionSchedule::new(&functions[1], decided);
-        let softmax = Softmax::of(&functions[1], &rows, result(1)).filter(|_| weighted.takes_parts());
+        let softmax = Softmax::of(&functions[1], rows.domain.len(), result(1)).filter(|_| weighted.takes_parts());
         let columns = scores.shape.n.size.clone();
         let (columns, role) = match softmax {
             Some(_) => (Dim::min(&columns, &Dim::constant(KEYS)), Role::Parts),

@@ -3,37 +3,34 @@
 //! It is `exp(logits - shift) / divisor`, where `shift` depends on the maximum of the row, and
 //! `divisor` on that and the sum of the exponentials. The group computes both from them: a row
 //! without any finite logit gives zeros in some programs and NaN in others.
-use crate::{
-    kernel::{
-        compute_dtype,
-        monoid::{Monoid, monoid_of},
-    },
-    schedule::ReductionSchedule,
+use crate::kernel::{
+    compute_dtype,
+    monoid::{Monoid, monoid_of},
 };
 use disc_ir::{Function, Inst, OpKind, Value};
 use disc_passes::analysis::query::Query;
 use std::collections::HashSet;
 
 /// The values of a group of rows that is a softmax.
-pub(super) struct Softmax {
-    pub(super) logits: Value,
+pub(in crate::schedule) struct Softmax {
+    pub(in crate::schedule) logits: Value,
     /// The maximum of the logits of a row.
-    pub(super) top: Inst,
+    pub(in crate::schedule) top: Inst,
     /// The value that is subtracted from the logits: of the domain's shape, and the same along a
     /// row.
-    pub(super) shift: Value,
+    pub(in crate::schedule) shift: Value,
     /// The sum of the exponentials of a row.
-    pub(super) total: Inst,
+    pub(in crate::schedule) total: Inst,
     /// The value that the exponentials are divided by.
-    pub(super) divisor: Value,
+    pub(in crate::schedule) divisor: Value,
     /// Set if `shift` is the maximum itself, or 0 for a maximum of minus infinity: no exponential
     /// is above 1 then.
-    pub(super) from_top: bool,
+    pub(in crate::schedule) from_top: bool,
 }
 
 impl Softmax {
-    /// Finds the parts of a group with one output, if that is a softmax.
-    pub(super) fn of(function: &Function, plan: &ReductionSchedule, output: Value) -> Option<Self> {
+    /// Finds the parts of a value of this rank, if that is a softmax.
+    pub(in crate::schedule) fn of(function: &Function, rank: usize, output: Value) -> Option<Self> {
         let float = |value: Value| function.ty(value).dtype().is_float();
         // Weights of a narrower type are not rounded to it: they stay in the type of the sums.
         let exact = match function.made_by(output, OpKind::Convert) {
@@ -47,7 +44,7 @@ impl Softmax {
         let reductions: Vec<Inst> =
             function.insts(function.body).iter().copied().filter(|&i| function.kind_of(i) == OpKind::Reduce).collect();
         let &[top, total] = &reductions[..] else { return None };
-        let columns = plan.domain.len() as i64 - 1;
+        let columns = rank as i64 - 1;
         let reduces = |inst: Inst, value: Value, monoid: Monoid, init: f64| {
             let operands = function.operands(inst);
             let start = function.splat(*operands.get(1)?).filter(|literal| literal.dtype.is_float())?.f64_at(0);

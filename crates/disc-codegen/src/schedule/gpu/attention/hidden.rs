@@ -1,0 +1,96 @@
+//! Leaves out tiles of keys that a mask hides from all rows of the tile.
+//!
+//! The masks are those of `select(mask, scores, -inf)`. A hidden score has the weight 0, so leaving
+//! it out changes nothing, unless a value there is not finite: then the tile is not left out.
+use super::{
+    Attention,
+    memory::Memory,
+    rows::Keys,
+    tile::{Place, Tile},
+};
+use crate::{kernel::KernelBuilder, schedule::gpu::frame::GridFrame, target::GpuModel};
+use disc_ir::{DType, Dim, Literal, OpKind, TensorType, Value};
+
+impl Attention<'_> {
+    /// Returns the memory in which the warps of a block tell each other what they found.
+    pub(super) fn flags(&self, kb: &mut KernelBuilder) -> Value {
+        kb.shared(TensorType::new([Dim::constant(self.warps())], DType::I32))
+    }
+
+    fn warp(&self) -> u32 {
+        GpuModel::of(self.group.target).expect("a schedule of GPUs").warp
+    }
+
+    fn warps(&self) -> i64 {
+        Tile::THREADS / i64::from(self.warp())
+    }
+
+    /// Tests if a tile of keys has to be computed: the same for all threads of the block.
+    pub(super) fn is_needed(&self, frame: &mut GridFrame<'_>, place: &Place, memory: &Memory, keys: &Keys) -> Value {
+        let GridFrame { kb, elements, .. } = frame;
+        let mut seen = kb.zero(DType::I1, 1);
+        for &row in &place.rows {
+            for &(key, _) in &keys.own {
+                let at = place.at(&[row, key]);
+                let masks: Vec<Value> = self.parts.masks.iter().map(|mask| elements.element(kb, mask.value, &at)).collect();
+                let shown = masks.iter().skip(1).fold(masks[0], |all, &mask| kb.and(all, mask));
+                seen = kb.map(OpKind::Or, &[seen, shown]);
+            }
+        }
+        let seen = self.any(kb, memory, seen);
+        let zero = kb.zero(DType::I32, 1);
+        let is_hidden = kb.compare("EQ", seen, zero);
+        let open = frame.kb.open_if(is_hidden);
+        let spoilt = self.spoils(frame, place, keys);
+        let kb = &mut frame.kb;
+        let spoilt = self.any(kb, memory, spoilt);
+        let one = kb.constant(Literal::splat_i64(DType::I32, 1), 1);
+        let [needed] = kb.close_if_giving(open, &[spoilt], &[one])[..] else { panic!("one result") };
+        kb.compare("NE", needed, zero)
+    }
+
+    /// Tests if a value of a tile that the thread reads is not finite: `value * 0` is not 0.
+    fn spoils(&self, frame: &mut GridFrame<'_>, place: &Place, keys: &Keys) -> Value {
+        let kb = &mut frame.kb;
+        let start = kb.zero(DType::I1, 1);
+        let bounds = self.values_of_tile(kb, keys);
+        let mut open = kb.open_for_carrying(bounds, &[start]);
+        frame.elements.open_scope();
+        let first = frame.kb.add(keys.first, open.index);
+        let sides = self.value_sides(place, first);
+        let found = self.elements_of(frame, place, &self.parts.values, &sides);
+        let kb = &mut frame.kb;
+        let mut spoilt = open.carried[0];
+        let zero = kb.zero(self.sum(), 1);
+        for (_, _, value) in found {
+            let nothing = kb.map(OpKind::Multiply, &[value, zero]);
+            let is_spoilt = kb.compare("NE", nothing, zero);
+            spoilt = kb.map(OpKind::Or, &[spoilt, is_spoilt]);
+        }
+        open.next = vec![spoilt];
+        frame.elements.close_scope();
+        frame.kb.close_for(open)[0]
+    }
+
+    /// Returns a number that is not 0 if any thread of the block found something.
+    fn any(&self, kb: &mut KernelBuilder, memory: &Memory, found: Value) -> Value {
+        let flags = memory.flags.expect("there are flags where there are masks");
+        let (one, zero) = (kb.constant(Literal::splat_i64(DType::I32, 1), 1), kb.zero(DType::I32, 1));
+        let own = kb.select(found, one, zero);
+        let of_warp = kb.reduce_group(own, "or", self.warp());
+        let [warp, lane] = ["warp", "lane"].map(|of| kb.place(of));
+        let none = kb.int(0);
+        let is_first = kb.compare("EQ", lane, none);
+        // The threads have read what was found before.
+        kb.barrier();
+        let open = kb.open_if(is_first);
+        kb.store(flags, warp, of_warp, None);
+        kb.close_if(open);
+        kb.barrier();
+        (0..self.warps()).fold(zero, |all, warp| {
+            let warp = kb.int(warp);
+            let found = kb.load(flags, warp, 1, None);
+            kb.map(OpKind::Or, &[all, found])
+        })
+    }
+}
