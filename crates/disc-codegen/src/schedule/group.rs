@@ -54,6 +54,15 @@ impl Group<'_> {
         self.function.ty(value).shaped().expect("a group's values are tensors")
     }
 
+    /// Returns the most elements that one access may have, whichever of the group's tensors it reads.
+    pub fn access_lanes(&self) -> u32 {
+        let function = self.function;
+        let computed = function.insts(function.body).iter().flat_map(|&inst| function.results_of(inst));
+        let tensors = self.inputs().iter().chain(computed).filter_map(|&value| function.ty(value).shaped());
+        let bits = tensors.map(|tensor| tensor.dtype.bits()).max();
+        self.target.access_lanes(bits.unwrap_or(8))
+    }
+
     /// The group for sizes that a guard admits, under a name of its own: the guard is a fact there.
     pub fn guarded(&self, name: String, guard: &[Condition]) -> Self {
         let mut facts = self.function.facts.clone();

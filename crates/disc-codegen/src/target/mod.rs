@@ -213,6 +213,12 @@ impl Target {
         if self.is_cpu() { self.vector_bytes() * 8 / bits.max(8) } else { 1 }
     }
 
+    /// The most elements of `bits` bits that one access may have: a thread of a GPU has no registers
+    /// to spread a longer one over.
+    pub fn access_lanes(&self, bits: u32) -> u32 {
+        if self.is_cpu() { u32::MAX } else { self.vector_bytes() * 8 / bits.max(8) }
+    }
+
     /// The vector registers that a register tile may rely on; on a GPU the 32-bit registers of a
     /// thread at good occupancy.
     pub fn vector_registers(&self) -> u32 {

@@ -56,6 +56,7 @@ pub(super) fn schedule(group: &Group<'_>, inst: Inst, order: Order) -> Scheduled
     let cost = (size.ceil_div(&Dim::constant(8)) + &room * 16) * &units;
     let entries = Entries::of_first(&mut frame, key, &room, group.target.lanes(64));
     let lanes = group.target.lanes(key.bits());
+    let skipped = (lanes * GROUP).min(group.access_lanes());
     let keys = frame.kb.scratch(TensorType::new([Dim::constant(lanes.into())], key));
     frame.units(units, cost, |frame, unit| {
         let zero = frame.kb.int(0);
@@ -63,7 +64,7 @@ pub(super) fn schedule(group: &Group<'_>, inst: Inst, order: Order) -> Scheduled
         place_unit(&mut frame.kb, unit, &runs, &mut at);
         let sizes = [&size, &k, &room].map(|dim| frame.kb.dim(dim));
         let line = Line { value, axis, at: &at, order };
-        let scan = Scan { line: &line, entries: &entries, sizes, keys, lanes };
+        let scan = Scan { line: &line, entries: &entries, sizes, keys, lanes, skipped };
         frame.elements.lanes = entries.lanes;
         line.enter(frame, &entries, sizes[2]);
         let sorted = scan.rest(frame);
@@ -81,6 +82,8 @@ struct Scan<'a> {
     keys: Value,
     /// The keys of a vector.
     lanes: u32,
+    /// The elements that are skipped at once.
+    skipped: u32,
 }
 
 /// The bound that an element must come before: the key of the `k`-th entry, and its element.
@@ -133,7 +136,7 @@ impl Scan<'_> {
     fn fill(&self, frame: &mut KernelFrame<'_>, inits: [Value; 2], bound: Bound) -> [Value; 2] {
         let [size, _, room] = self.sizes;
         let kb = &mut frame.kb;
-        let length = kb.int(i64::from(self.lanes * GROUP));
+        let length = kb.int(self.skipped.into());
         let mut groups: OpenWhile = kb.open_while(&inits, |kb, carried| {
             let (left, full) = (kb.compare("LT", carried[0], size), kb.add(carried[1], length));
             let fits = kb.compare("LE", full, room);
@@ -143,7 +146,7 @@ impl Scan<'_> {
         let end = kb.add(next, length);
         let whole = kb.compare("LE", end, size);
         let look = kb.open_if(whole);
-        frame.elements.lanes = self.lanes * GROUP;
+        frame.elements.lanes = self.skipped;
         frame.elements.open_scope();
         let element = self.elements(frame, next);
         let some = self.may_come_before(frame, element, bound);
@@ -186,7 +189,7 @@ impl Scan<'_> {
     fn add_group(&self, frame: &mut KernelFrame<'_>, next: Value, count: Value, bound: Bound) -> Value {
         let [size, ..] = self.sizes;
         let kb = &mut frame.kb;
-        let (zero, length, step) = (kb.int(0), kb.int(i64::from(self.lanes * GROUP)), kb.int(self.lanes.into()));
+        let (zero, length, step) = (kb.int(0), kb.int(self.skipped.into()), kb.int(self.lanes.into()));
         let mut vectors = kb.open_for_carrying([zero, length, step], &[count]);
         let first = kb.add(next, vectors.index);
         let left = kb.sub(size, first);
