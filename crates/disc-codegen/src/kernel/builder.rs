@@ -427,6 +427,13 @@ impl KernelBuilder {
         self.emit_all(OpKind::ReduceGroup, &[value], &attrs, None)[0]
     }
 
+    /// The value of the lane that is `by` of this one, in its segment of `width` lanes.
+    pub fn shuffle(&mut self, how: &'static str, value: Value, by: Value, width: u32) -> Value {
+        let by = self.convert(by, DType::I32);
+        let attrs = [("how", Attr::Enum(how)), ("width", i64::from(width).into())];
+        self.emit_all(OpKind::Shuffle, &[value, by], &attrs, None)[0]
+    }
+
     /// One lane of a vector.
     pub fn extract_lane(&mut self, value: Value, lane: u32) -> Value {
         self.emit_all(OpKind::ExtractLane, &[value], &[("lane", i64::from(lane).into())], None)[0]

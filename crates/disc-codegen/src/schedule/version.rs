@@ -155,10 +155,16 @@ pub enum VersionKind {
     GridAttentionHeads,
     /// Attention on a grid, with positions of 32 bits.
     GridAttention,
+    /// Scans of a grid, of which a thread walks a line.
+    ThreadScans,
+    /// Scans of a grid, of which a warp walks a line.
+    WarpScans,
+    /// Scans of a grid, of which a block walks a line.
+    BlockScans,
 }
 
 impl VersionKind {
-    pub const ALL: [Self; 27] = [
+    pub const ALL: [Self; 30] = [
         Self::SplitRows,
         Self::SplitPhases,
         Self::RowsInLanes,
@@ -186,6 +192,9 @@ impl VersionKind {
         Self::GridAttentionFew,
         Self::GridAttentionHeads,
         Self::GridAttention,
+        Self::ThreadScans,
+        Self::WarpScans,
+        Self::BlockScans,
     ];
 }
 

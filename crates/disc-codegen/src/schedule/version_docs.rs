@@ -85,6 +85,7 @@ impl VersionKind {
             | Self::GridAttentionFew
             | Self::GridAttentionHeads
             | Self::GridAttention => self.row_of_grids(),
+            Self::ThreadScans | Self::WarpScans | Self::BlockScans => self.row_of_grids(),
         }
     }
 
@@ -162,6 +163,21 @@ impl VersionKind {
                 "`kN_attention_s`",
                 "grids: other attention of tensors that have fewer than 2^31 elements",
                 "a block has 64 queries (32 of f64) and as many columns as above, and walks tiles of 64 keys",
+            ],
+            Self::ThreadScans => [
+                "`kN_standalone_thread`",
+                "grids: scans along a dimension that others follow, of tensors that have fewer than 2^31 elements",
+                "a thread walks a line",
+            ],
+            Self::WarpScans => [
+                "`kN_standalone_warp`",
+                "grids: scans along the last dimension, at most 1024 elements; all tensors have fewer than 2^31 elements",
+                "a warp walks a line",
+            ],
+            Self::BlockScans => [
+                "`kN_standalone_block`",
+                "grids: other scans of tensors that have fewer than 2^31 elements",
+                "a block walks a line",
             ],
             _ => unreachable!("a version of CPUs"),
         }

@@ -1,8 +1,8 @@
 //! Compares the code of groups for grids with the interpreter at the edges of its versions, and
 //! from many threads. `version_cases` tells which version runs.
 use crate::{
-    version_cases::TRANSPOSED,
-    versions::{ATTENTION_OF_ANY, COLUMNS, NEGATED, PRODUCT, SOFTMAX, SUMS},
+    version_cases::{SCAN_DOWN, TRANSPOSED},
+    versions::{ATTENTION_OF_ANY, COLUMNS, NEGATED, PRODUCT, SCAN, SOFTMAX, SUMS},
 };
 use disc::{
     Executable, Options, compile, from_host,
@@ -90,6 +90,37 @@ fn attention_on_grids_agrees_with_the_interpreter() {
         for [queries, keys, terms, columns] in sizes {
             let inputs = [vec![2, queries, terms], vec![2, keys, terms], vec![2, keys, columns]];
             run(&executable, ATTENTION_OF_ANY, &inputs);
+        }
+    }
+}
+
+/// Running sums and the elements that they add, the largest so far and its index, backwards.
+const SCANS: &str = "
+func @main(%x: tensor<[B]x[S]xf32>) -> (tensor<[B]x[S]xf32>, tensor<[B]x[S]xf32>, tensor<[B]x[S]xi32>) {
+  %z = constant dense<0.5> : tensor<f32>
+  %t = tanh %x : tensor<[B]x[S]xf32>
+  %y = cumulative %t, %z, dim = 1 : (tensor<[B]x[S]xf32>, tensor<f32>) -> tensor<[B]x[S]xf32> applies add
+  %s = subtract %y, %t : tensor<[B]x[S]xf32>
+  %i = iota dim = 1 : tensor<[B]x[S]xi32>
+  %none = constant dense<-inf> : tensor<f32>
+  %nowhere = constant dense<0> : tensor<i32>
+  %m, %p = cumulative %x, %i, %none, %nowhere, dim = 1, reverse = true : (tensor<[B]x[S]xf32>, tensor<[B]x[S]xi32>, tensor<f32>, tensor<i32>) -> (tensor<[B]x[S]xf32>, tensor<[B]x[S]xi32>) body(%a: tensor<f32>, %ai: tensor<i32>, %b: tensor<f32>, %bi: tensor<i32>) {
+    %more = compare %b, %a, direction = GE : (tensor<f32>, tensor<f32>) -> tensor<i1>
+    %v = select %more, %b, %a : (tensor<i1>, tensor<f32>, tensor<f32>) -> tensor<f32>
+    %n = select %more, %bi, %ai : (tensor<i1>, tensor<i32>, tensor<i32>) -> tensor<i32>
+    return %v, %n : tensor<f32>, tensor<i32>
+  }
+  return %s, %m, %p : tensor<[B]x[S]xf32>, tensor<[B]x[S]xf32>, tensor<[B]x[S]xi32>
+}";
+
+/// Sizes at the edges of warps and of blocks, and of what they have at once.
+#[test]
+fn scans_of_grids_agree_with_the_interpreter() {
+    let sizes = [[0, 5], [5, 0], [1, 1], [3, 2], [9, 31], [8, 32], [7, 33], [2, 64], [17, 257], [2, 1024], [3, 1025], [1, 5000]];
+    for device in [CHIP, "simt:gfx942", "simt:gfx1100"] {
+        for program in [SCAN, SCAN_DOWN, SCANS] {
+            let executable = load(program, device);
+            sizes.iter().for_each(|sizes| run(&executable, program, &[sizes.to_vec()]));
         }
     }
 }

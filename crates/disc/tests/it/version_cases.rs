@@ -13,6 +13,23 @@ func @main(%x: tensor<[B]x[S]xf32>) -> tensor<[S]x[B]xf32> {
   return %y : tensor<[S]x[B]xf32>
 }";
 
+/// Sums of sizes, which do not cancel.
+const SCAN_SIZES: &str = "
+func @main(%x: tensor<[B]x[S]xf32>) -> tensor<[B]x[S]xf32> {
+  %z = constant dense<0.0> : tensor<f32>
+  %a = abs %x : tensor<[B]x[S]xf32>
+  %y = cumulative %a, %z, dim = 1 : (tensor<[B]x[S]xf32>, tensor<f32>) -> tensor<[B]x[S]xf32> applies add
+  return %y : tensor<[B]x[S]xf32>
+}";
+
+/// Scans along lines whose neighbours are other lines.
+pub(super) const SCAN_DOWN: &str = "
+func @main(%x: tensor<[B]x[S]xf32>) -> tensor<[B]x[S]xf32> {
+  %z = constant dense<0.0> : tensor<f32>
+  %y = cumulative %x, %z, dim = 0, reverse = true : (tensor<[B]x[S]xf32>, tensor<f32>) -> tensor<[B]x[S]xf32> applies add
+  return %y : tensor<[B]x[S]xf32>
+}";
+
 /// A program, the sizes of its inputs for which a version runs, and the suffix of the kernel's
 /// name.
 struct Case {
@@ -86,6 +103,9 @@ fn case(kind: VersionKind) -> Case {
             inputs: vec![vec![2, 70, 65], vec![2, 67, 65], vec![2, 67, 130]],
             ..grid(ATTENTION_OF_ANY, 1, 1, "_attention_s")
         },
+        VersionKind::ThreadScans => grid(SCAN_DOWN, 30, 300, "_thread"),
+        VersionKind::WarpScans => grid(SCAN_SIZES, 9, 300, "_warp"),
+        VersionKind::BlockScans => grid(SCAN_SIZES, 3, 1025, "_block"),
     }
 }
 

@@ -8,9 +8,12 @@ mod candidates;
 mod conditions;
 mod frame;
 mod pointwise;
+mod prefix;
 mod products;
 mod rows;
+mod scan;
 mod split;
+mod standalone;
 mod tasks;
 mod transpose;
 
@@ -58,6 +61,7 @@ fn of_kind(group: &Group<'_>, request: Request<'_>) -> Result<Option<Versioned>,
         }
         FusionKind::Matmul => Some(products::versions(group)?),
         FusionKind::Attention => Some(attention::versions(group)?),
+        FusionKind::Standalone => standalone::versions(group),
         _ => None,
     })
 }

@@ -42,6 +42,7 @@ pub(in crate::schedule) fn schedule(group: &Group<'_>) -> Option<Versioned> {
     None
 }
 
+pub(in crate::schedule) use scan::Scan;
 pub(in crate::schedule) use update::schedule as update;
 
 /// The longest line whose positions fit in the bits of entries.

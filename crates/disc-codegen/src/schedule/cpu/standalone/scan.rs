@@ -48,22 +48,23 @@ pub(super) fn schedule(group: &Group<'_>, inst: Inst) -> Versioned {
     Versioned { versions: vec![version], otherwise: scan.few_lines(&rest) }
 }
 
-struct Scan<'g> {
+/// A scan with the dimensions around its lines.
+pub(in crate::schedule) struct Scan<'g> {
     group: &'g Group<'g>,
-    inst: Inst,
-    inputs: Vec<Value>,
-    inits: Vec<Value>,
-    body: Block,
-    axis: usize,
-    reverse: bool,
-    shape: Vec<Dim>,
+    pub(in crate::schedule) inst: Inst,
+    pub(in crate::schedule) inputs: Vec<Value>,
+    pub(in crate::schedule) inits: Vec<Value>,
+    pub(in crate::schedule) body: Block,
+    pub(in crate::schedule) axis: usize,
+    pub(in crate::schedule) reverse: bool,
+    pub(in crate::schedule) shape: Vec<Dim>,
     /// The dimensions before the walked one, and those after it.
-    outer: Vec<Merged>,
-    inner: Vec<Merged>,
+    pub(in crate::schedule) outer: Vec<Merged>,
+    pub(in crate::schedule) inner: Vec<Merged>,
 }
 
 impl<'g> Scan<'g> {
-    fn of(group: &'g Group<'g>, inst: Inst) -> Self {
+    pub(in crate::schedule) fn of(group: &'g Group<'g>, inst: Inst) -> Self {
         let function = group.function;
         let operands = function.operands(inst);
         let (inputs, inits) = operands.split_at(operands.len() / 2);
@@ -99,13 +100,13 @@ impl<'g> Scan<'g> {
     }
 
     /// The number of lines, if none are adjacent.
-    fn lines(&self) -> Dim {
+    pub(in crate::schedule) fn lines(&self) -> Dim {
         Dim::product(self.outer.iter().map(|run| run.size.clone()))
     }
 
     /// Returns true if lines have a single element. Its position is written as 0 then, as in any
     /// broadcast along a size of 1.
-    fn has_one_step(&self) -> bool {
+    pub(in crate::schedule) fn has_one_step(&self) -> bool {
         self.group.solver.equal(&self.shape[self.axis], &Dim::constant(1))
     }
 

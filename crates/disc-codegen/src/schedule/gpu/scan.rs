@@ -1,0 +1,195 @@
+//! Schedules running combinations on a grid: a warp, or a block, walks along a line; a thread does
+//! where neighbours in memory are other lines.
+//!
+//! The body is associative, so threads combine neighbouring elements first, and carry the total of
+//! those before along the line.
+//!
+//! Invariants: a thread reads and writes its own positions only; elements behind the last one take
+//! part where all threads meet, and come last, so no result depends on them.
+use super::{
+    candidates::Candidates,
+    conditions::{at_most, can_hold, narrow_positions, narrowed},
+    frame::GridFrame,
+    prefix::Prefix,
+};
+use crate::{
+    kernel::{Index, KernelBuilder},
+    schedule::{
+        Group, Scheduled, Version, VersionKind, Versioned,
+        common::iteration_space::{Merged, place_unit},
+        cpu::Scan,
+    },
+    target::GpuModel,
+};
+use disc_ir::{DType, Dim, Grid, Inst, Value};
+
+/// Elements of a line that a thread has at once.
+const EACH: i64 = 4;
+/// Longer lines are a block's.
+const WARP_LINE: i64 = 1024;
+
+pub(super) fn versions(group: &Group<'_>, inst: Inst) -> Versioned {
+    let mut candidates = Candidates::of(group);
+    let scan = Scan::of(group, inst);
+    if !scan.inner.is_empty() || scan.has_one_step() {
+        let by_threads = |group: &Group<'_>| Lines::new(group, inst, 1).walked();
+        return candidates.in_narrow_positions((VersionKind::ThreadScans, "thread"), by_threads);
+    }
+    let warp = GpuModel::of(group.target).expect("a schedule of GPUs").warp;
+    let mut guard = narrow_positions(group);
+    guard.extend(at_most(group, WARP_LINE, &scan.shape[scan.axis]));
+    if can_hold(group, &guard) {
+        let code = Lines::new(&narrowed(&candidates.next, "warp", &guard), inst, warp).together();
+        candidates.add(Version { kind: VersionKind::WarpScans, guard, code, workspaces: Vec::new() });
+    }
+    let by_blocks = |group: &Group<'_>| Lines::new(group, inst, GpuModel::THREADS).together();
+    candidates.in_narrow_positions((VersionKind::BlockScans, "block"), by_blocks)
+}
+
+/// The lines of a scan, each of which so many threads have together.
+struct Lines<'g> {
+    group: &'g Group<'g>,
+    scan: Scan<'g>,
+    threads: u32,
+    grid: Grid,
+}
+
+impl<'g> Lines<'g> {
+    fn new(group: &'g Group<'g>, inst: Inst, threads: u32) -> Self {
+        let warp = GpuModel::of(group.target).expect("a schedule of GPUs").warp;
+        Self { group, scan: Scan::of(group, inst), threads, grid: Grid { threads: GpuModel::THREADS, warp } }
+    }
+
+    /// Writes the kernel whose threads walk a line each.
+    fn walked(&self) -> Scheduled {
+        let runs: Vec<Merged> = self.scan.outer.iter().chain(&self.scan.inner).cloned().collect();
+        self.scheduled(&runs, &|lines, frame, at| {
+            let start = lines.starts(frame);
+            let kb = &mut frame.kb;
+            let bounds = [kb.int(0), kb.dim(&lines.scan.shape[lines.scan.axis]), kb.int(1)];
+            let mut open = kb.open_for_carrying(bounds, &start);
+            frame.elements.open_scope();
+            let at = lines.position(&mut frame.kb, at, open.index);
+            let values = lines.read(frame, &at);
+            open.next = frame.elements.inline(&mut frame.kb, lines.scan.body, &[&open.carried[..], &values].concat());
+            lines.write(frame, &at, &open.next);
+            frame.elements.close_scope();
+            frame.kb.close_for(open);
+        })
+    }
+
+    /// Writes the kernel whose threads walk a line together.
+    fn together(&self) -> Scheduled {
+        self.scheduled(&self.scan.outer, &|lines, frame, at| {
+            let start = lines.starts(frame);
+            let (width, kb) = (i64::from(lines.threads), &mut frame.kb);
+            let dtypes: Vec<DType> = start.iter().map(|&value| kb.dtype(value)).collect();
+            let prefix = Prefix::new(kb, lines.grid, lines.threads, &dtypes, EACH as usize);
+            let member = kb.place(if lines.threads == lines.grid.warp { "lane" } else { "thread" });
+            let bounds = [kb.int(0), kb.dim(&lines.scan.shape[lines.scan.axis]), kb.int(width * EACH)];
+            let mut open = kb.open_for_carrying(bounds, &start);
+            frame.elements.open_scope();
+            let first = frame.kb.add(open.index, member);
+            let mut own = Vec::new();
+            let mut sets = Vec::new();
+            for number in 0..EACH {
+                let kb = &mut frame.kb;
+                let offset = kb.int(number * width);
+                let number = kb.add(first, offset);
+                let exists = kb.compare("LT", number, bounds[1]);
+                let at = lines.position(kb, at, number);
+                let inside = kb.open_if(exists);
+                frame.elements.open_scope();
+                let values = lines.read(frame, &at);
+                frame.elements.close_scope();
+                let values = frame.kb.close_if_giving(inside, &values, &start);
+                own.push((exists, at, values.clone()));
+                sets.push(values);
+            }
+            let GridFrame { kb, elements, .. } = frame;
+            open.next = prefix.inclusive(kb, &mut sets, &open.carried, &mut |kb, before, own| {
+                elements.inline(kb, lines.scan.body, &[before, own].concat())
+            });
+            for ((exists, at, values), combined) in own.iter().zip(&sets) {
+                let inside = frame.kb.open_if(*exists);
+                frame.elements.open_scope();
+                let inputs = lines.scan.inputs.iter().zip(values);
+                inputs.for_each(|(&input, &value)| frame.elements.seed(input, at, value));
+                lines.write(frame, at, combined);
+                frame.elements.close_scope();
+                frame.kb.close_if(inside);
+            }
+            frame.elements.close_scope();
+            frame.kb.close_for(open);
+        })
+    }
+
+    /// Writes a kernel in which `compute` computes a line, whose position along these runs is that
+    /// of a thread, a warp or a block.
+    fn scheduled(&self, runs: &[Merged], compute: &dyn Fn(&Self, &mut GridFrame<'_>, &[Index])) -> Scheduled {
+        let mut frame = GridFrame::new(self.group, 1, self.grid);
+        let kb = &mut frame.kb;
+        let count = Dim::product(runs.iter().map(|run| run.size.clone()));
+        let in_block = i64::from(self.grid.threads / self.threads);
+        let block = kb.place("block");
+        let line = if in_block == 1 {
+            block
+        } else {
+            let (several, own) = (kb.int(in_block), kb.place(if self.threads == 1 { "thread" } else { "warp" }));
+            let before = kb.mul(block, several);
+            kb.add(before, own)
+        };
+        let exists = (in_block > 1).then(|| {
+            let count = kb.dim(&count);
+            kb.compare("LT", line, count)
+        });
+        let open = exists.map(|exists| kb.open_if(exists));
+        frame.elements.open_scope();
+        let mut at = vec![Index::uniform(frame.kb.int(0)); self.scan.shape.len()];
+        place_unit(&mut frame.kb, line, runs, &mut at);
+        compute(self, &mut frame, &at);
+        frame.elements.close_scope();
+        if let Some(open) = open {
+            frame.kb.close_if(open);
+        }
+        frame.finish(count.ceil_div(&Dim::constant(in_block)))
+    }
+
+    fn starts(&self, frame: &mut GridFrame<'_>) -> Vec<Value> {
+        let GridFrame { kb, elements, .. } = frame;
+        self.scan.inits.iter().map(|&init| elements.element(kb, init, &[])).collect()
+    }
+
+    /// Returns the position of the element that is visited as number `number` of a line.
+    fn position(&self, kb: &mut KernelBuilder, line: &[Index], number: Value) -> Vec<Index> {
+        let mut position = number;
+        if self.scan.has_one_step() {
+            position = kb.int(0);
+        } else if self.scan.reverse {
+            let (size, one) = (kb.dim(&self.scan.shape[self.scan.axis]), kb.int(1));
+            let last = kb.sub(size, one);
+            position = kb.sub(last, number);
+        }
+        let mut at = line.to_vec();
+        at[self.scan.axis] = Index::uniform(position);
+        at
+    }
+
+    fn read(&self, frame: &mut GridFrame<'_>, at: &[Index]) -> Vec<Value> {
+        let GridFrame { kb, elements, .. } = frame;
+        self.scan.inputs.iter().map(|&input| elements.element(kb, input, at)).collect()
+    }
+
+    /// Computes all outputs at a position whose running combinations are known, then stores them.
+    fn write(&self, frame: &mut GridFrame<'_>, at: &[Index], combined: &[Value]) {
+        let outputs: Vec<(Value, Value)> =
+            self.group.outputs().into_iter().map(|output| (output, frame.target(output))).collect();
+        let GridFrame { kb, elements, .. } = frame;
+        let results = self.group.function.results_of(self.scan.inst);
+        results.iter().zip(combined).for_each(|(&result, &value)| elements.conclude(kb, result, at, value));
+        let computed: Vec<Value> = outputs.iter().map(|(output, _)| elements.element(kb, *output, at)).collect();
+        for ((output, target), value) in outputs.into_iter().zip(computed) {
+            elements.store(kb, target, self.group.tensor(output), at, value);
+        }
+    }
+}

@@ -1,0 +1,13 @@
+//! Schedules ops none of whose elements can be computed by itself.
+use super::scan;
+use crate::schedule::{Group, Versioned};
+use disc_ir::OpKind;
+
+/// Returns the code of a group of one such op; `None` if units of work compute it.
+pub(super) fn versions(group: &Group<'_>) -> Option<Versioned> {
+    let function = group.function;
+    function.insts(function.body).iter().find_map(|&inst| match function.kind_of(inst) {
+        OpKind::Cumulative => Some(scan::versions(group, inst)),
+        _ => None,
+    })
+}
