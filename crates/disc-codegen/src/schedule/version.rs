@@ -161,10 +161,18 @@ pub enum VersionKind {
     WarpScans,
     /// Scans of a grid, of which a block walks a line.
     BlockScans,
+    /// Sorts of a grid, of which a warp has a line in its registers.
+    WarpSorts,
+    /// Sorts of a grid, of which a block has a line in its memory.
+    BlockSorts,
+    /// The first elements of lines of a grid, which a block sorts part by part.
+    PartSorts,
+    /// Sorts of a grid, of which a block has a line in memory of the device.
+    DeviceSorts,
 }
 
 impl VersionKind {
-    pub const ALL: [Self; 30] = [
+    pub const ALL: [Self; 34] = [
         Self::SplitRows,
         Self::SplitPhases,
         Self::RowsInLanes,
@@ -195,6 +203,10 @@ impl VersionKind {
         Self::ThreadScans,
         Self::WarpScans,
         Self::BlockScans,
+        Self::WarpSorts,
+        Self::BlockSorts,
+        Self::PartSorts,
+        Self::DeviceSorts,
     ];
 }
 

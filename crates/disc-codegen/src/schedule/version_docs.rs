@@ -85,7 +85,13 @@ impl VersionKind {
             | Self::GridAttentionFew
             | Self::GridAttentionHeads
             | Self::GridAttention => self.row_of_grids(),
-            Self::ThreadScans | Self::WarpScans | Self::BlockScans => self.row_of_grids(),
+            Self::ThreadScans
+            | Self::WarpScans
+            | Self::BlockScans
+            | Self::WarpSorts
+            | Self::BlockSorts
+            | Self::PartSorts
+            | Self::DeviceSorts => self.row_of_grids(),
         }
     }
 
@@ -178,6 +184,28 @@ impl VersionKind {
                 "`kN_standalone_block`",
                 "grids: other scans of tensors that have fewer than 2^31 elements",
                 "a block walks a line",
+            ],
+            Self::WarpSorts => [
+                "`kN_standalone_warp` of sorts",
+                "grids: sorts and `top_k` of lines that are at most a warp, by a plain order; all tensors have fewer than 2^31 \
+                 elements",
+                "a warp sorts a line in its registers",
+            ],
+            Self::BlockSorts => [
+                "`kN_standalone_block` of sorts",
+                "grids: sorts and `top_k` of lines of at most 4096 elements, by a plain order; all tensors have fewer than 2^31 \
+                 elements",
+                "a block sorts a line in shared memory",
+            ],
+            Self::PartSorts => [
+                "`kN_standalone_parts`",
+                "grids: `top_k` of at most 2048 elements, those that are skipped included; all tensors have fewer than 2^31 elements",
+                "a block sorts a line part by part, and keeps the first elements",
+            ],
+            Self::DeviceSorts => [
+                "`kN_standalone_device`",
+                "grids: other sorts and `top_k` by a plain order, of fewer than 2^29 elements",
+                "a block sorts a line in memory of the device",
             ],
             _ => unreachable!("a version of CPUs"),
         }

@@ -1,8 +1,8 @@
 //! Compares the code of groups for grids with the interpreter at the edges of its versions, and
 //! from many threads. `version_cases` tells which version runs.
 use crate::{
-    version_cases::{SCAN_DOWN, TRANSPOSED},
-    versions::{ATTENTION_OF_ANY, COLUMNS, NEGATED, PRODUCT, SCAN, SOFTMAX, SUMS},
+    version_cases::{FIRST, SCAN_DOWN, TRANSPOSED},
+    versions::{ATTENTION_OF_ANY, COLUMNS, NEGATED, PRODUCT, SCAN, SOFTMAX, SORT, SUMS},
 };
 use disc::{
     Executable, Options, compile, from_host,
@@ -119,6 +119,27 @@ fn scans_of_grids_agree_with_the_interpreter() {
     let sizes = [[0, 5], [5, 0], [1, 1], [3, 2], [9, 31], [8, 32], [7, 33], [2, 64], [17, 257], [2, 1024], [3, 1025], [1, 5000]];
     for device in [CHIP, "simt:gfx942", "simt:gfx1100"] {
         for program in [SCAN, SCAN_DOWN, SCANS] {
+            let executable = load(program, device);
+            sizes.iter().for_each(|sizes| run(&executable, program, &[sizes.to_vec()]));
+        }
+    }
+}
+
+/// The median of each line and the element behind it, in 64 bits, as positions of 64 bits.
+const RANKED: &str = "
+func @main(%x: tensor<[B]x[S]xf32>) -> (tensor<[B]x[min(S, 1)]xf64>, tensor<[B]x[min(S, 1)]xi64>) {
+  %w = convert %x, dtype = f64 : (tensor<[B]x[S]xf32>) -> tensor<[B]x[S]xf64>
+  %v, %i = top_k %w, k = [min(S, 1)], skip = [S/2], largest = false, index_dtype = i64 : (tensor<[B]x[S]xf64>) -> (tensor<[B]x[min(S, 1)]xf64>, tensor<[B]x[min(S, 1)]xi64>)
+  return %v, %i : tensor<[B]x[min(S, 1)]xf64>, tensor<[B]x[min(S, 1)]xi64>
+}";
+
+/// Sizes at the edges of warps, of blocks, and of their memory. Elements repeat, so the order of
+/// equal ones shows.
+#[test]
+fn sorts_of_grids_agree_with_the_interpreter() {
+    let sizes = [[0, 5], [5, 0], [1, 1], [9, 2], [17, 32], [8, 33], [3, 64], [2, 65], [5, 500], [2, 2048], [1, 4096], [2, 4097]];
+    for device in [CHIP, "simt:gfx942", "simt:gfx1100"] {
+        for program in [SORT, FIRST, RANKED] {
             let executable = load(program, device);
             sizes.iter().for_each(|sizes| run(&executable, program, &[sizes.to_vec()]));
         }

@@ -30,6 +30,13 @@ func @main(%x: tensor<[B]x[S]xf32>) -> tensor<[B]x[S]xf32> {
   return %y : tensor<[B]x[S]xf32>
 }";
 
+/// The first elements of an order, and their positions.
+pub(super) const FIRST: &str = "
+func @main(%x: tensor<[B]x[S]xf32>) -> (tensor<[B]x[min(S, 5)]xf32>, tensor<[B]x[min(S, 5)]xi32>) {
+  %v, %i = top_k %x, k = [min(S, 5)] : (tensor<[B]x[S]xf32>) -> (tensor<[B]x[min(S, 5)]xf32>, tensor<[B]x[min(S, 5)]xi32>)
+  return %v, %i : tensor<[B]x[min(S, 5)]xf32>, tensor<[B]x[min(S, 5)]xi32>
+}";
+
 /// A program, the sizes of its inputs for which a version runs, and the suffix of the kernel's
 /// name.
 struct Case {
@@ -103,6 +110,10 @@ fn case(kind: VersionKind) -> Case {
             inputs: vec![vec![2, 70, 65], vec![2, 67, 65], vec![2, 67, 130]],
             ..grid(ATTENTION_OF_ANY, 1, 1, "_attention_s")
         },
+        VersionKind::WarpSorts => grid(SORT, 9, 20, "_warp"),
+        VersionKind::BlockSorts => grid(SORT, 3, 300, "_block"),
+        VersionKind::PartSorts => grid(FIRST, 2, 6000, "_parts"),
+        VersionKind::DeviceSorts => grid(SORT, 2, 4100, "_device"),
         VersionKind::ThreadScans => grid(SCAN_DOWN, 30, 300, "_thread"),
         VersionKind::WarpScans => grid(SCAN_SIZES, 9, 300, "_warp"),
         VersionKind::BlockScans => grid(SCAN_SIZES, 3, 1025, "_block"),

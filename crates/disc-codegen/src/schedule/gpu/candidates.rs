@@ -1,5 +1,8 @@
 //! Collects the versions of a group in the order in which a call tries them.
-use super::conditions::{can_hold, narrow_positions, narrowed};
+use super::{
+    conditions::{can_hold, narrow_positions, narrowed},
+    tasks,
+};
 use crate::schedule::{Group, Scheduled, Version, VersionKind, Versioned};
 use disc_ir::DType;
 
@@ -35,6 +38,16 @@ impl<'g> Candidates<'g> {
     /// Returns true if there is code for all sizes.
     pub(super) fn is_complete(&self) -> bool {
         self.otherwise.is_some()
+    }
+
+    /// Ends with units of work, one thread each, for the sizes of no version.
+    pub(super) fn or_units(mut self, schedule: impl Fn(&Group<'_>) -> Versioned) -> Versioned {
+        if !self.is_complete() {
+            self.next.index_type = DType::I64;
+            let code = tasks::on_grid(schedule(&self.next), self.next.target);
+            self.otherwise = Some(code.otherwise);
+        }
+        Versioned { versions: self.versions, otherwise: self.otherwise.unwrap_or_default() }
     }
 
     /// Adds the code that `schedule` writes, with positions of 32 bits where those suffice: a

@@ -4,9 +4,11 @@
 //! thread. Faster ones replace them kind by kind.
 mod align;
 mod attention;
+mod bitonic;
 mod candidates;
 mod conditions;
 mod frame;
+mod ordered;
 mod pointwise;
 mod prefix;
 mod products;

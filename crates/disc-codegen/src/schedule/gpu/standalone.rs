@@ -1,5 +1,5 @@
 //! Schedules ops none of whose elements can be computed by itself.
-use super::scan;
+use super::{ordered, scan};
 use crate::schedule::{Group, Versioned};
 use disc_ir::OpKind;
 
@@ -8,6 +8,7 @@ pub(super) fn versions(group: &Group<'_>) -> Option<Versioned> {
     let function = group.function;
     function.insts(function.body).iter().find_map(|&inst| match function.kind_of(inst) {
         OpKind::Cumulative => Some(scan::versions(group, inst)),
+        OpKind::Sort | OpKind::TopK => ordered::versions(group, inst),
         _ => None,
     })
 }

@@ -4,7 +4,7 @@ use crate::kernel::{KernelBuilder, compute_dtype};
 use disc_ir::{DType, Literal, OpKind, Value, ops::body::Order};
 
 /// The type of the keys of elements of a type.
-pub(super) fn dtype_of(element: DType) -> DType {
+pub(in crate::schedule) fn dtype_of(element: DType) -> DType {
     match compute_dtype(element) {
         DType::F64 | DType::I64 | DType::U64 => DType::I64,
         _ => DType::I32,
@@ -12,12 +12,12 @@ pub(super) fn dtype_of(element: DType) -> DType {
 }
 
 /// The greatest key, as a scalar.
-pub(super) fn greatest(kb: &mut KernelBuilder, key: DType) -> Value {
+pub(in crate::schedule) fn greatest(kb: &mut KernelBuilder, key: DType) -> Value {
     kb.constant(Literal::splat_i64(key, i64::MAX >> (64 - key.bits())), 1)
 }
 
 /// The key of an element in its compute type; the element that comes first has the least key.
-pub(super) fn encode(kb: &mut KernelBuilder, element: Value, order: Order) -> Value {
+pub(in crate::schedule) fn encode(kb: &mut KernelBuilder, element: Value, order: Order) -> Value {
     let dtype = kb.dtype(element);
     let key = dtype_of(dtype);
     let ascending = match dtype {

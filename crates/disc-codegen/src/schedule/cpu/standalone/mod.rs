@@ -3,7 +3,7 @@
 //! All but scans are plain and scalar: a work unit is a piece that must be done in order (a row of
 //! a sort, a whole scatter).
 mod entries;
-mod key;
+pub(in crate::schedule) mod key;
 mod merge;
 mod nonzero;
 mod random;
@@ -43,6 +43,7 @@ pub(in crate::schedule) fn schedule(group: &Group<'_>) -> Option<Versioned> {
 }
 
 pub(in crate::schedule) use scan::Scan;
+pub(in crate::schedule) use sort::order_of;
 pub(in crate::schedule) use update::schedule as update;
 
 /// The longest line whose positions fit in the bits of entries.
@@ -97,7 +98,7 @@ impl Chunks {
 }
 
 /// All dimensions but `axis`, for units that are lines along it.
-fn lines(shape: &[Dim], axis: usize) -> Vec<Merged> {
+pub(in crate::schedule) fn lines(shape: &[Dim], axis: usize) -> Vec<Merged> {
     let others = shape.iter().enumerate().filter(|(d, _)| *d != axis);
     others.map(|(d, size)| Merged { size: size.clone(), axis: d }).collect()
 }

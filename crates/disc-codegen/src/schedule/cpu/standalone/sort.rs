@@ -126,7 +126,7 @@ impl Line<'_> {
 }
 
 /// The order of a `sort` or `top_k`, if it is a plain one.
-pub(super) fn order_of(group: &Group<'_>, inst: Inst) -> Option<Order> {
+pub(in crate::schedule) fn order_of(group: &Group<'_>, inst: Inst) -> Option<Order> {
     if group.function.kind_of(inst) == OpKind::Sort {
         return disc_ir::ops::body::order(group.function, group.function.inst(inst).regions[0]);
     }

@@ -1,0 +1,226 @@
+//! Sorts entries by a bitonic network: neighbours in the registers of a warp by shuffles, others in
+//! memory of the block.
+//!
+//! An entry is a key and the position that it is from: no two are equal, so any sort is stable.
+//! Entries of a warp's width are sorted in registers; wider steps go through memory, where threads
+//! of a warp have neighbouring entries.
+//!
+//! Invariants: there are as many entries as a power of two that is at least a warp; positions are
+//! below 2^31.
+use crate::{
+    kernel::{KernelBuilder, OpenFor},
+    schedule::cpu::key,
+};
+use disc_ir::{DType, Dim, Grid, Literal, OpKind, TensorType, Value};
+
+/// The types of the values of an entry: keys of 32 bits have their position in the same number.
+pub(super) fn types_of(key: DType) -> Vec<DType> {
+    if key == DType::I64 { vec![DType::I64, DType::I32] } else { vec![DType::I64] }
+}
+
+/// Returns the least power of two that is at least a size and a warp.
+pub(super) fn padded(kb: &mut KernelBuilder, warp: u32, size: &Dim) -> Value {
+    let (start, size, two) = (kb.int(warp.into()), kb.dim(size), kb.int(2));
+    let mut more = kb.open_while(&[start], |kb, carried| kb.compare("LT", carried[0], size));
+    more.next = vec![kb.mul(more.carried[0], two)];
+    kb.close_while(more)[0]
+}
+
+/// A bound of [`padded`] in elements of memory.
+pub(super) fn room(warp: u32, size: &Dim) -> Dim {
+    Dim::max(&(size * 2), &Dim::constant(warp.into()))
+}
+
+/// Makes an entry.
+pub(super) fn entry(kb: &mut KernelBuilder, key: Value, place: Value) -> Vec<Value> {
+    if kb.dtype(key) == DType::I64 {
+        return vec![key, kb.convert(place, DType::I32)];
+    }
+    let (wide, place) = (kb.convert(key, DType::I64), kb.convert(place, DType::I64));
+    let shift = kb.constant(Literal::splat_i64(DType::I64, 32), 1);
+    let high = kb.map(OpKind::ShiftLeft, &[wide, shift]);
+    vec![kb.map(OpKind::Or, &[high, place])]
+}
+
+/// An entry behind all others.
+pub(super) fn last(kb: &mut KernelBuilder, key: DType) -> Vec<Value> {
+    types_of(key).into_iter().map(|dtype| key::greatest(kb, dtype)).collect()
+}
+
+/// The position that an entry is from.
+pub(super) fn place(kb: &mut KernelBuilder, entry: &[Value]) -> Value {
+    if let [_, place] = entry {
+        return kb.convert(*place, kb.index_type());
+    }
+    let low = kb.constant(Literal::splat_i64(DType::I64, (1 << 32) - 1), 1);
+    let place = kb.and(entry[0], low);
+    kb.convert(place, kb.index_type())
+}
+
+fn is_before(kb: &mut KernelBuilder, a: &[Value], b: &[Value]) -> Value {
+    let less = kb.compare("LT", a[0], b[0]);
+    let (&[_, a_place], &[_, b_place]) = (a, b) else { return less };
+    let (equal, earlier) = (kb.compare("EQ", a[0], b[0]), kb.compare("LT", a_place, b_place));
+    let tie = kb.and(equal, earlier);
+    kb.map(OpKind::Or, &[less, tie])
+}
+
+/// Sorts the entries of a warp's lanes, one each.
+pub(super) fn sort_warp(kb: &mut KernelBuilder, warp: u32, entry: Vec<Value>) -> Vec<Value> {
+    let lane = kb.place("lane");
+    rising(warp).into_iter().fold(entry, |entry, width| {
+        let ascends = if width == warp { None } else { Some(is_clear(kb, lane, width)) };
+        merge_warp(kb, (width, warp), lane, ascends, entry)
+    })
+}
+
+/// The powers of two from 2 to a warp.
+fn rising(warp: u32) -> Vec<u32> {
+    (1..=warp.ilog2()).map(|bits| 1 << bits).collect()
+}
+
+/// Returns true if the number has no such bit.
+fn is_clear(kb: &mut KernelBuilder, number: Value, bit: u32) -> Value {
+    let (bit, zero) = (kb.int(bit.into()), kb.int(0));
+    let found = kb.and(number, bit);
+    kb.compare("EQ", found, zero)
+}
+
+/// Sorts each `width` lanes, of which one half ascends and the other descends.
+fn merge_warp(
+    kb: &mut KernelBuilder,
+    (width, warp): (u32, u32),
+    lane: Value,
+    ascends: Option<Value>,
+    mut entry: Vec<Value>,
+) -> Vec<Value> {
+    let mut distance = width / 2;
+    while distance > 0 {
+        let by = kb.int(distance.into());
+        let other: Vec<Value> = entry.iter().map(|&value| kb.shuffle("xor", value, by, warp)).collect();
+        let is_lower = is_clear(kb, lane, distance);
+        let is_less = is_before(kb, &other, &entry);
+        // The lower lane takes the lesser entry, or the greater one where entries descend.
+        let stays = kb.map(OpKind::Xor, &[is_less, is_lower]);
+        let takes = match ascends {
+            Some(ascends) => kb.map(OpKind::Xor, &[stays, ascends]),
+            None => kb.emit(OpKind::Not, &[stays]),
+        };
+        entry = other.iter().zip(&entry).map(|(&theirs, &own)| kb.select(takes, theirs, own)).collect();
+        distance /= 2;
+    }
+    entry
+}
+
+/// Memory for the entries of a block.
+pub(super) struct Entries {
+    grid: Grid,
+    memory: Vec<Value>,
+    /// The first entry in this memory.
+    start: Value,
+    /// The number of entries.
+    pub(super) count: Value,
+    thread: Value,
+    warp: Value,
+    lane: Value,
+}
+
+impl Entries {
+    pub(super) fn shared(kb: &mut KernelBuilder, grid: Grid, key: DType, room: &Dim, count: Value) -> Self {
+        let allocate = |dtype| kb.shared(TensorType::new([room.clone()], dtype));
+        let memory = types_of(key).into_iter().map(allocate).collect();
+        let start = kb.int(0);
+        Self::of(kb, grid, memory, start, count)
+    }
+
+    /// Begins with entries from `start` on in this memory.
+    pub(super) fn of(kb: &mut KernelBuilder, grid: Grid, memory: Vec<Value>, start: Value, count: Value) -> Self {
+        let [thread, warp, lane] = ["thread", "warp", "lane"].map(|of| kb.place(of));
+        Self { grid, memory, start, count, thread, warp, lane }
+    }
+
+    pub(super) fn load(&self, kb: &mut KernelBuilder, at: Value) -> Vec<Value> {
+        let at = kb.add(self.start, at);
+        self.memory.iter().map(|&memory| kb.load(memory, at, 1, None)).collect()
+    }
+
+    pub(super) fn store(&self, kb: &mut KernelBuilder, at: Value, entry: &[Value]) {
+        let at = kb.add(self.start, at);
+        self.memory.iter().zip(entry).for_each(|(&memory, &value)| kb.store(memory, at, value, None));
+    }
+
+    /// Opens a loop over the entries of a thread: of each warp's width, a lane has one. Returns the
+    /// number of the entry.
+    pub(super) fn open(&self, kb: &mut KernelBuilder) -> (OpenFor, Value) {
+        let (width, step) = (kb.int(self.grid.warp.into()), kb.int((self.grid.threads / self.grid.warp).into()));
+        let parts = kb.div(self.count, width);
+        let open = kb.open_for([self.warp, parts, step]);
+        let first = kb.mul(open.index, width);
+        let at = kb.add(first, self.lane);
+        (open, at)
+    }
+
+    /// Sorts the entries that each thread has stored in a loop of [`Entries::open`].
+    pub(super) fn sort(&self, kb: &mut KernelBuilder) {
+        let warp = self.grid.warp;
+        self.in_registers(kb, |kb, at, entry| {
+            rising(warp).into_iter().fold(entry, |entry, width| {
+                let ascends = is_clear(kb, at, width);
+                merge_warp(kb, (width, warp), self.lane, Some(ascends), entry)
+            })
+        });
+        let (width, two) = (kb.int(warp.into()), kb.int(2));
+        let start = kb.mul(width, two);
+        let mut widths = kb.open_while(&[start], |kb, carried| kb.compare("LE", carried[0], self.count));
+        let both = widths.carried[0];
+        let half = kb.div(both, two);
+        let mut steps = kb.open_while(&[half], |kb, carried| kb.compare("GE", carried[0], width));
+        let distance = steps.carried[0];
+        self.exchange(kb, both, distance);
+        kb.barrier();
+        steps.next = vec![kb.div(distance, two)];
+        kb.close_while(steps);
+        self.in_registers(kb, |kb, at, entry| {
+            let zero = kb.int(0);
+            let bit = kb.and(at, both);
+            let ascends = kb.compare("EQ", bit, zero);
+            merge_warp(kb, (warp, warp), self.lane, Some(ascends), entry)
+        });
+        widths.next = vec![kb.mul(both, two)];
+        kb.close_while(widths);
+    }
+
+    /// Replaces entries by what the warps that have them in registers make of them.
+    fn in_registers(&self, kb: &mut KernelBuilder, compute: impl FnOnce(&mut KernelBuilder, Value, Vec<Value>) -> Vec<Value>) {
+        let (open, at) = self.open(kb);
+        let entry = self.load(kb, at);
+        let sorted = compute(kb, at, entry);
+        self.store(kb, at, &sorted);
+        kb.close_for(open);
+        kb.barrier();
+    }
+
+    /// Puts each two entries at this distance in order.
+    fn exchange(&self, kb: &mut KernelBuilder, both: Value, distance: Value) {
+        let (one, two, step) = (kb.int(1), kb.int(2), kb.int(self.grid.threads.into()));
+        let pairs = kb.div(self.count, two);
+        let below = kb.sub(distance, one);
+        kb.for_([self.thread, pairs, step], &[], |kb, pair, _| {
+            let (twice, inside) = (kb.add(pair, pair), kb.and(pair, below));
+            let at = kb.sub(twice, inside);
+            let other = kb.add(at, distance);
+            let (lower, upper) = (self.load(kb, at), self.load(kb, other));
+            let is_less = is_before(kb, &upper, &lower);
+            let (bit, zero) = (kb.and(at, both), kb.int(0));
+            let descends = kb.compare("NE", bit, zero);
+            let swaps = kb.map(OpKind::Xor, &[is_less, descends]);
+            let turned = |kb: &mut KernelBuilder, a: &[Value], b: &[Value]| -> Vec<Value> {
+                a.iter().zip(b).map(|(&a, &b)| kb.select(swaps, b, a)).collect()
+            };
+            let (first, second) = (turned(kb, &lower, &upper), turned(kb, &upper, &lower));
+            self.store(kb, at, &first);
+            self.store(kb, other, &second);
+            Vec::new()
+        });
+    }
+}

@@ -1,0 +1,305 @@
+//! Schedules sorts, and the first elements of an order, along lines: a warp has a short line in its
+//! registers, a block one that fits its shared memory, or a long one of which few elements are
+//! wanted, part by part. Other lines are sorted in memory of the device.
+//!
+//! Keys and positions are sorted; then the elements follow their positions.
+//!
+//! Invariant: no result has the memory of an input, whose elements are read behind the sort.
+use super::{
+    bitonic::{self, Entries},
+    candidates::Candidates,
+    conditions::{at_most, can_hold, narrow_positions, narrowed},
+    frame::GridFrame,
+};
+use crate::{
+    kernel::{Index, KernelBuilder},
+    schedule::{
+        Condition, Group, Scheduled, Version, VersionKind, Versioned, Workspace,
+        common::iteration_space::{Merged, place_unit},
+        cpu::{self, key, lines, order_of},
+        version::aligned_bytes,
+    },
+    target::GpuModel,
+};
+use disc_ir::{Attr, DType, Dim, Grid, Inst, OpKind, TensorType, Value, ops::body::Order};
+use disc_passes::analysis::query::Query;
+
+/// Entries of a block in shared memory: 48 KiB of those with keys of 64 bits.
+const ROOM: i64 = 4096;
+/// The most wanted elements of a line that is sorted part by part.
+const WANTED: i64 = ROOM / 2;
+/// Elements of all lines that are sorted in memory of the device.
+const MOST: i64 = 1 << 29;
+
+/// Schedules a sort or the start of one; `None` if its order is that of any comparator.
+pub(super) fn versions(group: &Group<'_>, inst: Inst) -> Option<Versioned> {
+    let order = order_of(group, inst)?;
+    let mut candidates = Candidates::of(group);
+    let warp = GpuModel::of(group.target).expect("a schedule of GPUs").warp;
+    let Ordered { size, wanted, is_sort, .. } = Ordered::of(group, inst, order);
+    let short = |kind, suffix, most, dim| (kind, suffix, at_most(group, most, dim));
+    let all = [
+        short(VersionKind::WarpSorts, "warp", warp.into(), &size),
+        short(VersionKind::BlockSorts, "block", ROOM, &size),
+        short(VersionKind::PartSorts, "parts", WANTED, &wanted),
+    ];
+    for (kind, suffix, bound) in all.into_iter().take(if is_sort { 2 } else { 3 }) {
+        let mut guard = narrow_positions(group);
+        guard.extend(bound);
+        if can_hold(group, &guard) && !candidates.is_complete() {
+            let inside = narrowed(&candidates.next, suffix, &guard);
+            let code = Ordered::of(&inside, inst, order).scheduled(kind);
+            candidates.add(Version { kind, guard, code, workspaces: Vec::new() });
+        }
+    }
+    if let Some(version) = in_device_memory(&candidates, inst, order) {
+        candidates.add(version);
+    }
+    Some(candidates.or_units(|group| cpu::standalone(group).expect("units of work sort any line")))
+}
+
+/// Returns the version that sorts in memory of the device.
+fn in_device_memory(candidates: &Candidates<'_>, inst: Inst, order: Order) -> Option<Version> {
+    let group = &candidates.next;
+    let mut guard = narrow_positions(group);
+    let of_group = Ordered::of(group, inst, order);
+    let lines = of_group.line_count();
+    let count = &of_group.size * &lines;
+    // Code for all sizes has no memory of its own; that of a version has a guard.
+    guard.push(Condition::Less(count, Dim::constant(MOST)));
+    if candidates.is_complete() || !can_hold(group, &guard) {
+        return None;
+    }
+    let kind = VersionKind::DeviceSorts;
+    let inside = narrowed(group, "device", &guard);
+    let all = &lines * &of_group.room();
+    let workspace = |dtype: DType| {
+        let tensor = TensorType::new([all.clone()], dtype);
+        Workspace { bytes: aligned_bytes(&tensor), most: None, tensor }
+    };
+    let workspaces: Vec<Workspace> = bitonic::types_of(of_group.key).into_iter().map(workspace).collect();
+    let code = Ordered { workspaces: &workspaces, ..Ordered::of(&inside, inst, order) }.scheduled(kind);
+    Some(Version { kind, guard, code, workspaces })
+}
+
+/// A sort, or the start of one, along lines.
+struct Ordered<'g> {
+    group: &'g Group<'g>,
+    order: Order,
+    inputs: Vec<Value>,
+    results: Vec<Value>,
+    is_sort: bool,
+    shape: Vec<Dim>,
+    axis: usize,
+    runs: Vec<Merged>,
+    key: DType,
+    /// The elements of a line.
+    size: Dim,
+    /// The first ones of them that are left out.
+    skip: Dim,
+    /// The elements that have to be in order.
+    wanted: Dim,
+    workspaces: &'g [Workspace],
+    grid: Grid,
+}
+
+impl<'g> Ordered<'g> {
+    fn of(group: &'g Group<'g>, inst: Inst, order: Order) -> Self {
+        let function = group.function;
+        let is_sort = function.kind_of(inst) == OpKind::Sort;
+        let inputs = function.operands(inst).to_vec();
+        let results = function.results_of(inst).to_vec();
+        let tensor = group.tensor(inputs[0]);
+        let shape = tensor.dims.to_vec();
+        let axis = if is_sort { function.int(inst, "dimension") as usize } else { shape.len() - 1 };
+        let skip = match function.attr(inst, "skip") {
+            Some(Attr::Dim(skip)) => skip.clone(),
+            _ => Dim::constant(0),
+        };
+        let warp = GpuModel::of(group.target).expect("a schedule of GPUs").warp;
+        Self {
+            group,
+            order,
+            is_sort,
+            runs: lines(&shape, axis),
+            key: key::dtype_of(tensor.dtype),
+            size: shape[axis].clone(),
+            wanted: &group.tensor(results[0]).dims[axis] + &skip,
+            shape,
+            axis,
+            inputs,
+            results,
+            skip,
+            workspaces: &[],
+            grid: Grid { threads: GpuModel::THREADS, warp },
+        }
+    }
+
+    fn line_count(&self) -> Dim {
+        Dim::product(self.runs.iter().map(|run| run.size.clone()))
+    }
+
+    /// The memory of a line, in entries.
+    fn room(&self) -> Dim {
+        bitonic::room(self.grid.warp, &self.size)
+    }
+
+    fn scheduled(&self, kind: VersionKind) -> Scheduled {
+        let mut frame = GridFrame::new(self.group, 1, self.grid);
+        let memory = self.memory(&mut frame);
+        let in_block = if kind == VersionKind::WarpSorts { i64::from(self.grid.threads / self.grid.warp) } else { 1 };
+        let (kb, count) = (&mut frame.kb, self.line_count());
+        let block = kb.place("block");
+        let (several, warp) = (kb.int(in_block), kb.place("warp"));
+        let before = kb.mul(block, several);
+        let line = if in_block > 1 { kb.add(before, warp) } else { block };
+        let exists = (in_block > 1).then(|| {
+            let total = kb.dim(&count);
+            kb.compare("LT", line, total)
+        });
+        let open = exists.map(|exists| kb.open_if(exists));
+        frame.elements.open_scope();
+        let mut at = vec![Index::uniform(frame.kb.int(0)); self.shape.len()];
+        place_unit(&mut frame.kb, line, &self.runs, &mut at);
+        match kind {
+            VersionKind::WarpSorts => self.in_warp(&mut frame, &at),
+            VersionKind::PartSorts => self.in_parts(&mut frame, &at),
+            _ => self.at_once(&mut frame, &at, memory, line),
+        }
+        frame.elements.close_scope();
+        if let Some(open) = open {
+            frame.kb.close_if(open);
+        }
+        frame.finish(count.ceil_div(&Dim::constant(in_block)))
+    }
+
+    /// Declares the memory of entries.
+    fn memory(&self, frame: &mut GridFrame<'_>) -> Vec<Value> {
+        let GridFrame { kb, memory, .. } = frame;
+        let each = self.workspaces.iter().enumerate();
+        each.map(|(i, workspace)| memory.add_workspace(kb, &format!("entries{i}"), i, workspace.tensor.clone())).collect()
+    }
+
+    /// Sorts a line whose elements the lanes of a warp have.
+    fn in_warp(&self, frame: &mut GridFrame<'_>, at: &[Index]) {
+        let lane = frame.kb.place("lane");
+        let entry = self.entry(frame, at, lane);
+        let sorted = bitonic::sort_warp(&mut frame.kb, self.grid.warp, entry);
+        let kb = &mut frame.kb;
+        let place = bitonic::place(kb, &sorted);
+        let (skip, wanted) = (kb.dim(&self.skip), kb.dim(&self.wanted));
+        let (behind, before) = (kb.compare("GE", lane, skip), kb.compare("LT", lane, wanted));
+        let is_wanted = kb.and(behind, before);
+        let number = kb.sub(lane, skip);
+        let open = kb.open_if(is_wanted);
+        frame.elements.open_scope();
+        self.write(frame, at, place, number);
+        frame.elements.close_scope();
+        frame.kb.close_if(open);
+    }
+
+    /// Sorts a line for which there is memory: that of the block, or that of a line in `memory`.
+    fn at_once(&self, frame: &mut GridFrame<'_>, at: &[Index], memory: Vec<Value>, line: Value) {
+        let kb = &mut frame.kb;
+        let count = bitonic::padded(kb, self.grid.warp, &self.size);
+        let entries = if memory.is_empty() {
+            let room = Dim::min(&self.room(), &Dim::constant(ROOM));
+            Entries::shared(kb, self.grid, self.key, &room, count)
+        } else {
+            let room = kb.dim(&self.room());
+            let start = kb.mul(line, room);
+            Entries::of(kb, self.grid, memory, start, count)
+        };
+        let (open, number) = entries.open(kb);
+        frame.elements.open_scope();
+        let entry = self.entry(frame, at, number);
+        entries.store(&mut frame.kb, number, &entry);
+        frame.elements.close_scope();
+        frame.kb.close_for(open);
+        entries.sort(&mut frame.kb);
+        self.write_all(frame, at, &entries);
+    }
+
+    /// Sorts a part of a line, then each next part behind the wanted ones of those before.
+    fn in_parts(&self, frame: &mut GridFrame<'_>, at: &[Index]) {
+        let kb = &mut frame.kb;
+        let most = Dim::constant(ROOM);
+        let count = bitonic::padded(kb, self.grid.warp, &Dim::min(&self.size, &most));
+        let entries = Entries::shared(kb, self.grid, self.key, &Dim::min(&self.room(), &most), count);
+        let (zero, size, wanted) = (kb.int(0), kb.dim(&self.size), kb.dim(&self.wanted));
+        let mut parts = kb.open_while(&[zero, zero], |kb, carried| kb.compare("LT", carried[0], size));
+        let [next, kept] = parts.carried[..] else { panic!("two values are carried") };
+        let (open, number) = entries.open(kb);
+        let is_new = kb.compare("GE", number, kept);
+        let new = kb.open_if(is_new);
+        frame.elements.open_scope();
+        let behind = frame.kb.sub(number, kept);
+        let position = frame.kb.add(next, behind);
+        let entry = self.entry(frame, at, position);
+        entries.store(&mut frame.kb, number, &entry);
+        frame.elements.close_scope();
+        let kb = &mut frame.kb;
+        kb.close_if(new);
+        kb.close_for(open);
+        entries.sort(kb);
+        let taken = kb.sub(count, kept);
+        parts.next = vec![kb.add(next, taken), wanted];
+        kb.close_while(parts);
+        self.write_all(frame, at, &entries);
+    }
+
+    /// The entry of the element at a position along a line; behind the last one, an entry behind
+    /// all others.
+    fn entry(&self, frame: &mut GridFrame<'_>, at: &[Index], position: Value) -> Vec<Value> {
+        let kb = &mut frame.kb;
+        let size = kb.dim(&self.size);
+        let last = bitonic::last(kb, self.key);
+        let exists = kb.compare("LT", position, size);
+        let open = kb.open_if(exists);
+        frame.elements.open_scope();
+        let element = self.element(frame, self.inputs[0], at, position);
+        let key = key::encode(&mut frame.kb, element, self.order);
+        let entry = bitonic::entry(&mut frame.kb, key, position);
+        frame.elements.close_scope();
+        frame.kb.close_if_giving(open, &entry, &last)
+    }
+
+    fn element(&self, frame: &mut GridFrame<'_>, value: Value, at: &[Index], position: Value) -> Value {
+        let mut at = at.to_vec();
+        at[self.axis] = Index::uniform(position);
+        frame.elements.element(&mut frame.kb, value, &at)
+    }
+
+    /// Writes the results of a line whose entries are sorted.
+    fn write_all(&self, frame: &mut GridFrame<'_>, at: &[Index], entries: &Entries) {
+        let kb = &mut frame.kb;
+        let (skip, wanted) = (kb.dim(&self.skip), kb.dim(&self.wanted));
+        let (first, count) = (kb.place("thread"), kb.sub(wanted, skip));
+        let step = kb.int(self.grid.threads.into());
+        let open = kb.open_for([first, count, step]);
+        frame.elements.open_scope();
+        let from = frame.kb.add(skip, open.index);
+        let place = self.place(&mut frame.kb, entries, from);
+        self.write(frame, at, place, open.index);
+        frame.elements.close_scope();
+        frame.kb.close_for(open);
+    }
+
+    fn place(&self, kb: &mut KernelBuilder, entries: &Entries, number: Value) -> Value {
+        let entry = entries.load(kb, number);
+        bitonic::place(kb, &entry)
+    }
+
+    /// Writes element `number` of the results, which is from position `place`.
+    fn write(&self, frame: &mut GridFrame<'_>, at: &[Index], place: Value, number: Value) {
+        let mut there = at.to_vec();
+        there[self.axis] = Index::uniform(number);
+        for (i, &result) in self.results.iter().enumerate() {
+            let Some(target) = frame.memory.targets.iter().find(|(output, _)| *output == result).map(|target| target.1) else {
+                continue;
+            };
+            let value = if self.is_sort || i == 0 { self.element(frame, self.inputs[i], at, place) } else { place };
+            frame.elements.store(&mut frame.kb, target, self.group.tensor(result), &there, value);
+        }
+    }
+}
