@@ -169,10 +169,16 @@ pub enum VersionKind {
     PartSorts,
     /// Sorts of a grid, of which a block has a line in memory of the device.
     DeviceSorts,
+    /// Products of a grid of one row, or one column, in vectors.
+    RowVectors,
+    /// Products of a grid of few rows, or few columns, in vectors.
+    FewRowVectors,
+    /// Products of a grid of few rows, or few columns.
+    FewRows,
 }
 
 impl VersionKind {
-    pub const ALL: [Self; 34] = [
+    pub const ALL: [Self; 37] = [
         Self::SplitRows,
         Self::SplitPhases,
         Self::RowsInLanes,
@@ -207,6 +213,9 @@ impl VersionKind {
         Self::BlockSorts,
         Self::PartSorts,
         Self::DeviceSorts,
+        Self::RowVectors,
+        Self::FewRowVectors,
+        Self::FewRows,
     ];
 }
 

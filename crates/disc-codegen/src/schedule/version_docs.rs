@@ -91,7 +91,10 @@ impl VersionKind {
             | Self::WarpSorts
             | Self::BlockSorts
             | Self::PartSorts
-            | Self::DeviceSorts => self.row_of_grids(),
+            | Self::DeviceSorts
+            | Self::RowVectors
+            | Self::FewRowVectors
+            | Self::FewRows => self.row_of_grids(),
         }
     }
 
@@ -206,6 +209,22 @@ impl VersionKind {
                 "`kN_standalone_device`",
                 "grids: other sorts and `top_k` by a plain order, of fewer than 2^29 elements",
                 "a block sorts a line in memory of the device",
+            ],
+            Self::RowVectors => [
+                "`kN_matmul_row_v`",
+                "grids: products of one row, or of one column if that is known; vectors of 16 bytes divide the innermost dimension of \
+                 the other operand, else as `kN_pointwise_v`",
+                "a warp has a line of the other operand, or a block has 32 columns of it",
+            ],
+            Self::FewRowVectors => [
+                "`kN_matmul_rows_v`",
+                "grids: products of at most 8 rows, or of as few columns if that is known; else as `kN_matmul_row_v`",
+                "a warp has two lines of the other operand, or a block has 32 columns of it",
+            ],
+            Self::FewRows => [
+                "`kN_matmul_rows`",
+                "grids: products of at most 8 rows, or of as few columns if that is known; all tensors have fewer than 2^31 elements",
+                "as `kN_matmul_rows_v`",
             ],
             _ => unreachable!("a version of CPUs"),
         }

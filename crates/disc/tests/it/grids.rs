@@ -1,7 +1,7 @@
 //! Compares the code of groups for grids with the interpreter at the edges of its versions, and
 //! from many threads. `version_cases` tells which version runs.
 use crate::{
-    version_cases::{FIRST, SCAN_DOWN, TRANSPOSED},
+    version_cases::{FIRST, LINEAR, SCAN_DOWN, TRANSPOSED},
     versions::{ATTENTION_OF_ANY, COLUMNS, NEGATED, PRODUCT, SCAN, SOFTMAX, SORT, SUMS},
 };
 use disc::{
@@ -142,6 +142,34 @@ fn sorts_of_grids_agree_with_the_interpreter() {
         for program in [SORT, FIRST, RANKED] {
             let executable = load(program, device);
             sizes.iter().for_each(|sizes| run(&executable, program, &[sizes.to_vec()]));
+        }
+    }
+}
+
+/// A product for each batch, with the columns of a matrix.
+const BATCHED: &str = "
+func @main(%x: tensor<[N]x[B]x[K]xf32>, %y: tensor<[N]x[K]x[C]xf32>) -> tensor<[N]x[B]x[C]xf32> {
+  %z = dot_general %x, %y, lhs_batching_dims = [0], rhs_batching_dims = [0], lhs_contracting_dims = [2], rhs_contracting_dims = [1] : (tensor<[N]x[B]x[K]xf32>, tensor<[N]x[K]x[C]xf32>) -> tensor<[N]x[B]x[C]xf32>
+  return %z : tensor<[N]x[B]x[C]xf32>
+}";
+
+/// A matrix times a few columns.
+const FEW_COLUMNS: &str = "
+func @main(%x: tensor<[B]x[K]xf32>, %y: tensor<[K]x3xf32>) -> tensor<[B]x3xf32> {
+  %z = dot_general %x, %y, lhs_contracting_dims = [1], rhs_contracting_dims = [0] : (tensor<[B]x[K]xf32>, tensor<[K]x3xf32>) -> tensor<[B]x3xf32>
+  return %z : tensor<[B]x3xf32>
+}";
+
+/// Rows at the edges of versions; terms and columns at those of vectors, warps and blocks.
+#[test]
+fn products_of_few_rows_agree_with_the_interpreter() {
+    let sizes = [[0, 4, 4], [1, 0, 4], [1, 4, 0], [1, 1, 1], [1, 128, 4], [1, 516, 36], [2, 132, 35], [8, 1030, 68], [9, 40, 12]];
+    for device in [CHIP, "simt:gfx942", "simt:gfx1100"] {
+        let [linear, batched, few] = [LINEAR, BATCHED, FEW_COLUMNS].map(|program| load(program, device));
+        for [rows, terms, columns] in sizes {
+            run(&linear, LINEAR, &[vec![rows, terms], vec![columns, terms]]);
+            run(&batched, BATCHED, &[vec![2, rows, terms], vec![2, terms, columns]]);
+            run(&few, FEW_COLUMNS, &[vec![columns, terms], vec![terms, 3]]);
         }
     }
 }

@@ -37,6 +37,14 @@ func @main(%x: tensor<[B]x[S]xf32>) -> (tensor<[B]x[min(S, 5)]xf32>, tensor<[B]x
   return %v, %i : tensor<[B]x[min(S, 5)]xf32>, tensor<[B]x[min(S, 5)]xi32>
 }";
 
+/// A product with the lines of a matrix.
+pub(super) const LINEAR: &str = "
+func @main(%x: tensor<[B]x[K]xf32>, %y: tensor<[N]x[K]xf32>) -> tensor<[B]x[N]xf32> {
+  %z = dot_general %x, %y, lhs_contracting_dims = [1], rhs_contracting_dims = [1] : (tensor<[B]x[K]xf32>, tensor<[N]x[K]xf32>) -> tensor<[B]x[N]xf32>
+  %t = tanh %z : tensor<[B]x[N]xf32>
+  return %t : tensor<[B]x[N]xf32>
+}";
+
 /// A program, the sizes of its inputs for which a version runs, and the suffix of the kernel's
 /// name.
 struct Case {
@@ -114,6 +122,9 @@ fn case(kind: VersionKind) -> Case {
         VersionKind::BlockSorts => grid(SORT, 3, 300, "_block"),
         VersionKind::PartSorts => grid(FIRST, 2, 6000, "_parts"),
         VersionKind::DeviceSorts => grid(SORT, 2, 4100, "_device"),
+        VersionKind::RowVectors => Case { inputs: vec![vec![1, 300], vec![300, 20]], ..grid(PRODUCT, 1, 1, "_row_v") },
+        VersionKind::FewRowVectors => Case { inputs: vec![vec![5, 300], vec![300, 20]], ..grid(PRODUCT, 1, 1, "_rows_v") },
+        VersionKind::FewRows => Case { inputs: vec![vec![3, 301], vec![20, 301]], ..grid(LINEAR, 1, 1, "_rows") },
         VersionKind::ThreadScans => grid(SCAN_DOWN, 30, 300, "_thread"),
         VersionKind::WarpScans => grid(SCAN_SIZES, 9, 300, "_warp"),
         VersionKind::BlockScans => grid(SCAN_SIZES, 3, 1025, "_block"),

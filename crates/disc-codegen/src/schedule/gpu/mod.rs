@@ -7,6 +7,7 @@ mod attention;
 mod bitonic;
 mod candidates;
 mod conditions;
+mod few_rows;
 mod frame;
 mod ordered;
 mod pointwise;

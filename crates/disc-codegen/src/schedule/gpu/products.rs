@@ -3,7 +3,7 @@
 //!
 //! Operands are computed where they are brought, so ops in front of the product cost once per
 //! block; ops behind it are computed from the sums in registers.
-use super::{align, candidates::Candidates, frame::GridFrame};
+use super::{align, candidates::Candidates, few_rows, frame::GridFrame};
 use crate::{
     element::matmul::{multiply_add, packed_columns},
     kernel::{Index, KernelBuilder, accumulator_dtype, compute_dtype},
@@ -38,12 +38,15 @@ const UNROLLED: i64 = 4;
 /// The reason that the group is another one.
 pub(super) fn versions(group: &Group<'_>) -> Result<Versioned, String> {
     let parts = parts(group)?;
-    Ok(Candidates::of(group).in_narrow_positions((VersionKind::GridProducts, "s"), |group| written(group, &parts)))
+    let mut candidates = Candidates::of(group);
+    few_rows::versions(&mut candidates, &parts);
+    let tiles = |group: &Group<'_>| written(group, &parts, &|product| product.scheduled());
+    Ok(candidates.in_narrow_positions((VersionKind::GridProducts, "s"), tiles))
 }
 
 /// A product of the group, with the positions of the outputs that are computed from it.
-struct Part {
-    dot: Inst,
+pub(super) struct Part {
+    pub(super) dot: Inst,
     wanted: Vec<usize>,
 }
 
@@ -68,39 +71,40 @@ fn parts(group: &Group<'_>) -> Result<Vec<Part>, String> {
     Ok(parts)
 }
 
-fn written(group: &Group<'_>, parts: &[Part]) -> Scheduled {
+/// Writes the kernel of each product.
+pub(super) fn written(group: &Group<'_>, parts: &[Part], schedule: &dyn Fn(&Product<'_>) -> Scheduled) -> Scheduled {
     let mut all = Scheduled::default();
     for (number, part) in parts.iter().enumerate() {
         let name = if parts.len() > 1 { format!("{}_{number}", group.name) } else { group.name.to_string() };
         let first_site = group.first_site + all.sites.len() as i64;
         let own = Group { wanted: part.wanted.clone(), name: name.into(), first_site, ..group.clone() };
-        all.append(Product::of(&own, part.dot).scheduled());
+        all.append(schedule(&Product::of(&own, part.dot)));
     }
     all
 }
 
 /// An operand: the dimensions that are batches, free and summed.
-struct Side {
-    value: Value,
-    batch: Vec<usize>,
-    free: Vec<usize>,
-    sum: Vec<usize>,
+pub(super) struct Side {
+    pub(super) value: Value,
+    pub(super) batch: Vec<usize>,
+    pub(super) free: Vec<usize>,
+    pub(super) sum: Vec<usize>,
     /// The sums are the innermost dimension: neighbouring threads bring neighbouring terms.
-    terms_first: bool,
+    pub(super) terms_first: bool,
 }
 
 /// A product as a matrix `[rows, terms] x [terms, columns]` for each batch.
-struct Product<'g> {
-    group: &'g Group<'g>,
-    dot: Inst,
-    left: Side,
-    right: Side,
-    batches: Vec<Merged>,
-    rows: Vec<Merged>,
-    columns: Vec<Merged>,
-    terms: Vec<Merged>,
+pub(super) struct Product<'g> {
+    pub(super) group: &'g Group<'g>,
+    pub(super) dot: Inst,
+    pub(super) left: Side,
+    pub(super) right: Side,
+    pub(super) batches: Vec<Merged>,
+    pub(super) rows: Vec<Merged>,
+    pub(super) columns: Vec<Merged>,
+    pub(super) terms: Vec<Merged>,
     /// The type of the sums, and that of the operands in shared memory.
-    sum: DType,
+    pub(super) sum: DType,
 }
 
 /// The positions of a thread's tile.
@@ -116,7 +120,7 @@ struct Tile {
 }
 
 impl<'g> Product<'g> {
-    fn of(group: &'g Group<'g>, dot: Inst) -> Self {
+    pub(super) fn of(group: &'g Group<'g>, dot: Inst) -> Self {
         let function = group.function;
         let [left, right] = function.operands(dot)[..] else { panic!("`dot_general` has two operands") };
         let side = |value: Value, name: &str| {
@@ -285,39 +289,46 @@ impl<'g> Product<'g> {
         found
     }
 
-    /// Computes the outputs from the sums and stores them: all of them before any is stored.
+    /// Computes the outputs from the sums of a thread and stores them.
     fn write(&self, frame: &mut GridFrame<'_>, tile: &Tile, sums: &[Value], [rows, columns]: [&Dim; 2]) {
-        let outputs: Vec<(Value, Value)> =
-            self.group.outputs().into_iter().map(|output| (output, frame.target(output))).collect();
-        let GridFrame { kb, elements, .. } = frame;
+        let kb = &mut frame.kb;
         let [rows, columns] = [rows, columns].map(|dim| kb.dim(dim));
         let (row, column) = (kb.add(tile.row, tile.own[0]), kb.add(tile.column, tile.own[1]));
         for i in 0..OWN {
             for j in 0..OWN {
+                let kb = &mut frame.kb;
                 let [down, along] = [i, j].map(|number| kb.int(number));
                 let (row, column) = (kb.add(row, down), kb.add(column, along));
                 let [above, before] = [kb.compare("LT", row, rows), kb.compare("LT", column, columns)];
                 let exists = kb.and(above, before);
                 let open = kb.open_if(exists);
-                elements.open_scope();
-                let (rows, columns) = (positions_of(kb, row, &self.rows), positions_of(kb, column, &self.columns));
-                let at: Vec<Index> = tile.batch.iter().chain(&rows).chain(&columns).map(|&p| Index::uniform(p)).collect();
-                let product = self.group.function.result(self.dot);
-                let total = kb.convert(sums[(i * OWN + j) as usize], compute_dtype(self.group.tensor(product).dtype));
-                elements.conclude(kb, product, &at, total);
-                let mut computed = Vec::new();
-                for &(output, target) in &outputs {
-                    let order = order(self.group.function, &self.group.solver, product, output).expect("it was checked");
-                    let place: Vec<Index> = order.iter().map(|&d| at[d]).collect();
-                    let value = elements.element(kb, output, &place);
-                    computed.push((output, target, place, value));
-                }
-                for (output, target, place, value) in computed {
-                    elements.store(kb, target, self.group.tensor(output), &place, value);
-                }
-                elements.close_scope();
-                kb.close_if(open);
+                frame.elements.open_scope();
+                self.conclude(frame, &tile.batch, [row, column], sums[(i * OWN + j) as usize]);
+                frame.elements.close_scope();
+                frame.kb.close_if(open);
             }
+        }
+    }
+
+    /// Computes the outputs at a place of the result, whose sum is known, then stores them.
+    pub(super) fn conclude(&self, frame: &mut GridFrame<'_>, batch: &[Value], [row, column]: [Value; 2], sum: Value) {
+        let outputs: Vec<(Value, Value)> =
+            self.group.outputs().into_iter().map(|output| (output, frame.target(output))).collect();
+        let GridFrame { kb, elements, .. } = frame;
+        let (rows, columns) = (positions_of(kb, row, &self.rows), positions_of(kb, column, &self.columns));
+        let at: Vec<Index> = batch.iter().chain(&rows).chain(&columns).map(|&p| Index::uniform(p)).collect();
+        let product = self.group.function.result(self.dot);
+        let total = kb.convert(sum, compute_dtype(self.group.tensor(product).dtype));
+        elements.conclude(kb, product, &at, total);
+        let mut computed = Vec::new();
+        for (output, target) in outputs {
+            let order = order(self.group.function, &self.group.solver, product, output).expect("it was checked");
+            let place: Vec<Index> = order.iter().map(|&d| at[d]).collect();
+            let value = elements.element(kb, output, &place);
+            computed.push((output, target, place, value));
+        }
+        for (output, target, place, value) in computed {
+            elements.store(kb, target, self.group.tensor(output), &place, value);
         }
     }
 }

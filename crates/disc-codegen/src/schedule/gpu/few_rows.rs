@@ -1,0 +1,376 @@
+//! Schedules products of few rows, as in a step of decoding, or of few columns: the other operand
+//! is read once, in the order of its memory, and its elements meet all rows at once.
+//!
+//! If its sums are innermost, a warp has a few of its lines; otherwise a block has a few columns,
+//! whose sums are in parts. The parts of a block meet in shared memory, and each thread computes a
+//! result from them.
+//!
+//! Invariant: sums are added in an order that depends on sizes and on the chip's warp alone.
+use super::{
+    align,
+    candidates::Candidates,
+    conditions::{at_most, can_hold, divides, narrow_positions, narrowed, suits_threads, vector_lanes, vector_memory},
+    frame::GridFrame,
+    products::{Part, Product, Side, written},
+};
+use crate::{
+    element::matmul::multiply_add,
+    kernel::{Index, KernelBuilder},
+    schedule::{
+        Condition, Group, Scheduled, Version, VersionKind,
+        common::iteration_space::{Merged, positions_of},
+    },
+    target::GpuModel,
+};
+use disc_ir::{Dim, Grid, OpKind, TensorType, Value};
+
+/// The most rows that are few.
+const FEW: i64 = 8;
+/// Columns of a block whose sums are in parts.
+const COLUMNS: u32 = 32;
+
+/// Adds the versions of products all of which have few rows or columns.
+pub(super) fn versions(candidates: &mut Candidates<'_>, parts: &[Part]) {
+    for (kind, suffix) in
+        [(VersionKind::RowVectors, "row_v"), (VersionKind::FewRowVectors, "rows_v"), (VersionKind::FewRows, "rows")]
+    {
+        if let Some(version) = version(&candidates.next, parts, (kind, suffix)) {
+            candidates.add(version);
+        }
+    }
+}
+
+fn version(group: &Group<'_>, parts: &[Part], (kind, suffix): (VersionKind, &str)) -> Option<Version> {
+    let most = if kind == VersionKind::RowVectors { 1 } else { FEW };
+    let lanes = if kind == VersionKind::FewRows { 1 } else { vector_lanes(group)? };
+    let mut guard = narrow_positions(group);
+    for part in parts {
+        let product = Product::of(group, part.dot);
+        let few = Few::of(&product, most, lanes);
+        let new = at_most(group, most, &few.rows).into_iter().chain(divides(group, few.lanes, &few.vectors));
+        guard.extend(new.collect::<Vec<_>>());
+    }
+    guard.dedup();
+    if !can_hold(group, &guard) {
+        return None;
+    }
+    let inside = narrowed(group, suffix, &guard);
+    let mut code = written(&inside, parts, &|product| Few::of(product, most, lanes).scheduled());
+    let mut aligned: Vec<_> =
+        code.kernels.iter().zip(&code.launches).flat_map(|(kernel, launch)| vector_memory(kernel, &launch.arguments)).collect();
+    aligned.dedup();
+    if !code.kernels.iter().all(suits_threads) || lanes > 1 && aligned.is_empty() {
+        return None;
+    }
+    if !aligned.is_empty() {
+        code.kernels.iter_mut().for_each(|kernel| align::mark(kernel, &inside.solver));
+        guard.push(Condition::Aligned(aligned, GpuModel::ACCESS_BYTES.into()));
+    }
+    Some(Version { kind, guard, code, workspaces: Vec::new() })
+}
+
+/// A product of few rows; of one with few columns, they are its rows here.
+struct Few<'p, 'g> {
+    product: &'p Product<'g>,
+    is_turned: bool,
+    /// The operand of few rows, and the other one.
+    few: &'p Side,
+    many: &'p Side,
+    /// The sizes of both, and of the sums.
+    rows: Dim,
+    columns: Dim,
+    terms: Dim,
+    /// The rows that are computed, whether there are as many.
+    most: i64,
+    lanes: u32,
+    /// The dimension that vectors are along.
+    vectors: Dim,
+    grid: Grid,
+}
+
+/// The place of a thread.
+struct Here {
+    batch: Vec<Value>,
+    /// The first column of its block.
+    column: Value,
+    thread: Value,
+    warp: Value,
+    lane: Value,
+}
+
+impl<'p, 'g> Few<'p, 'g> {
+    fn of(product: &'p Product<'g>, most: i64, lanes: u32) -> Self {
+        let group = product.group;
+        let size = |runs: &[Merged]| Dim::product(runs.iter().map(|run| run.size.clone()));
+        let (rows, columns) = (size(&product.rows), size(&product.columns));
+        let are_few = |dim: &Dim| group.solver.range(dim).hi.is_some_and(|hi| hi <= most);
+        let is_turned = !are_few(&rows) && are_few(&columns);
+        let (few, many) = if is_turned { (&product.right, &product.left) } else { (&product.left, &product.right) };
+        let (rows, columns) = if is_turned { (columns, rows) } else { (rows, columns) };
+        let others = if is_turned { &product.rows } else { &product.columns };
+        let along = if many.terms_first { &product.terms } else { others };
+        // Vectors are along the last dimension of the memory of the operand that is read once, and
+        // of both if they are of terms.
+        let is_last = |side: &Side, axes: &[usize]| axes.last().is_some_and(|&axis| axis + 1 == group.tensor(side.value).rank());
+        let suits = if many.terms_first { is_last(few, &few.sum) && is_last(many, &many.sum) } else { is_last(many, &many.free) };
+        Self {
+            product,
+            is_turned,
+            few,
+            many,
+            rows,
+            columns,
+            terms: size(&product.terms),
+            most,
+            lanes: if suits { lanes } else { 1 },
+            vectors: along.last().map_or(Dim::constant(1), |run| run.size.clone()),
+            grid: Grid { threads: GpuModel::THREADS, warp: GpuModel::of(group.target).expect("a schedule of GPUs").warp },
+        }
+    }
+
+    fn warps(&self) -> u32 {
+        self.grid.threads / self.grid.warp
+    }
+
+    /// The columns of a warp that has whole sums: the elements of few rows are read once for them.
+    fn lines(&self) -> u32 {
+        if self.most == 1 { 1 } else { 2 }
+    }
+
+    /// The terms, or vectors of them, that are read at once.
+    fn unrolled(&self) -> u32 {
+        if self.most == 1 { 4 } else { 2 }
+    }
+
+    /// The columns of a block.
+    fn width(&self) -> u32 {
+        if self.many.terms_first { self.warps() * self.lines() } else { COLUMNS }
+    }
+
+    fn scheduled(&self) -> Scheduled {
+        let product = self.product;
+        let mut frame = GridFrame::new(product.group, self.lanes, self.grid);
+        let width = i64::from(self.width());
+        let parts = if self.many.terms_first { 1 } else { i64::from(self.warps()) };
+        let kb = &mut frame.kb;
+        let memory = kb.shared(TensorType::new([Dim::constant(parts * self.most * width)], product.sum));
+        let tiles = Merged { size: self.columns.ceil_div(&Dim::constant(width)), axis: 0 };
+        let runs: Vec<Merged> = product.batches.iter().cloned().chain([tiles]).collect();
+        let [block, thread, warp, lane] = ["block", "thread", "warp", "lane"].map(|of| kb.place(of));
+        let mut batch = positions_of(kb, block, &runs);
+        let tile = batch.pop().expect("a block has columns");
+        let several = kb.int(width);
+        let here = Here { batch, column: kb.mul(tile, several), thread, warp, lane };
+        match self.many.terms_first {
+            true => self.along_terms(&mut frame, &here, memory),
+            false => self.along_columns(&mut frame, &here, memory),
+        }
+        frame.kb.barrier();
+        self.write(&mut frame, &here, (memory, parts));
+        // No block has work if there are no rows.
+        let some = Dim::min(&self.rows, &Dim::constant(1));
+        frame.finish(Dim::product(runs.into_iter().map(|run| run.size)) * &some)
+    }
+
+    /// Sums up whole lines of the operand, of which each warp has a few.
+    fn along_terms(&self, frame: &mut GridFrame<'_>, here: &Here, memory: Value) {
+        let kb = &mut frame.kb;
+        let (lanes, lines) = (kb.int(self.lanes.into()), kb.int(self.lines().into()));
+        let (first, own) = (kb.mul(here.lane, lanes), kb.mul(here.warp, lines));
+        let column = kb.add(here.column, own);
+        let columns = self.some_columns(kb, column, self.lines());
+        let rows = self.some_rows(kb);
+        let step = i64::from(self.grid.warp * self.lanes);
+        let sums = self.sums(frame, (first, step), (columns.len(), self.lanes), &|few, frame, term| {
+            let xs: Vec<Value> = rows.iter().map(|&row| few.element(frame, here, few.few, (row, term), few.lanes > 1)).collect();
+            let ys = columns.iter().map(|&column| few.element(frame, here, few.many, (column, term), few.lanes > 1)).collect();
+            (xs, ys)
+        });
+        let kb = &mut frame.kb;
+        let total = |kb: &mut KernelBuilder, sum: Value| {
+            let own = kb.reduce_lanes(sum, "add");
+            kb.reduce_group(own, "add", self.grid.warp)
+        };
+        let totals: Vec<Value> = sums.into_iter().map(|sum| total(kb, sum)).collect();
+        let zero = kb.int(0);
+        let is_first = kb.compare("EQ", here.lane, zero);
+        let open = kb.open_if(is_first);
+        for (number, total) in totals.into_iter().enumerate() {
+            let (row, line) = (number / columns.len(), number % columns.len());
+            let start = kb.int(row as i64 * i64::from(self.width()) + line as i64);
+            let place = kb.add(start, own);
+            kb.store(memory, place, total, None);
+        }
+        kb.close_if(open);
+    }
+
+    /// Sums up parts of a block's columns: lanes that have vectors of one term are neighbours.
+    fn along_columns(&self, frame: &mut GridFrame<'_>, here: &Here, memory: Value) {
+        let kb = &mut frame.kb;
+        let beside = COLUMNS / self.lanes;
+        let (side, lanes) = (kb.int(beside.into()), kb.int(self.lanes.into()));
+        let (part, own) = (kb.div(here.thread, side), kb.rem(here.thread, side));
+        let own = kb.mul(own, lanes);
+        let column = kb.add(here.column, own);
+        // A vector behind the last column is read in place of it.
+        let (size, zero) = (kb.dim(&self.columns), kb.int(0));
+        let last = kb.sub(size, lanes);
+        let last = kb.map(OpKind::Maximum, &[last, zero]);
+        let column = kb.map(OpKind::Minimum, &[column, last]);
+        let rows = self.some_rows(kb);
+        let step = i64::from(self.grid.threads / beside);
+        let sums = self.sums(frame, (part, step), (1, self.lanes), &|few, frame, term| {
+            let xs: Vec<Value> = rows.iter().map(|&row| few.element(frame, here, few.few, (row, term), false)).collect();
+            (xs, vec![few.element(frame, here, few.many, (column, term), few.lanes > 1)])
+        });
+        let kb = &mut frame.kb;
+        let mut totals = Vec::new();
+        for sum in sums {
+            for lane in 0..self.lanes {
+                let mut total = if self.lanes > 1 { kb.extract_lane(sum, lane) } else { sum };
+                let mut distance = self.grid.warp / 2;
+                while distance >= beside {
+                    let by = kb.int(distance.into());
+                    let other = kb.shuffle("xor", total, by, self.grid.warp);
+                    total = kb.map(OpKind::Add, &[total, other]);
+                    distance /= 2;
+                }
+                totals.push(total);
+            }
+        }
+        let is_first = kb.compare("LT", here.lane, side);
+        let open = kb.open_if(is_first);
+        let part = kb.int(self.most * i64::from(COLUMNS));
+        let start = kb.mul(here.warp, part);
+        let start = kb.add(start, own);
+        for (number, total) in totals.into_iter().enumerate() {
+            let (row, lane) = (number as u32 / self.lanes, number as u32 % self.lanes);
+            let offset = kb.int(i64::from(row * COLUMNS + lane));
+            let place = kb.add(start, offset);
+            kb.store(memory, place, total, None);
+        }
+        kb.close_if(open);
+    }
+
+    /// Adds up products of the elements that `read` reads at each `step`-th term from `first` on:
+    /// of each row with each of some columns.
+    fn sums(
+        &self,
+        frame: &mut GridFrame<'_>,
+        (first, step): (Value, i64),
+        (columns, lanes): (usize, u32),
+        read: &Read<'_, 'p, 'g>,
+    ) -> Vec<Value> {
+        let dtype = self.product.sum;
+        let unrolled = i64::from(self.unrolled());
+        let kb = &mut frame.kb;
+        let (size, zero) = (kb.dim(&self.terms), kb.zero(dtype, lanes));
+        let (each, wide) = (kb.int(step), kb.int(step * unrolled));
+        // Behind the last term of each thread's whole steps are those of the remaining ones.
+        let whole = kb.div(size, wide);
+        let full = kb.mul(whole, wide);
+        let rest = kb.add(full, first);
+        let mut sums = vec![zero; self.most as usize * columns];
+        for (bounds, count) in [([first, full, wide], unrolled), ([rest, size, each], 1)] {
+            let mut open = frame.kb.open_for_carrying(bounds, &sums);
+            frame.elements.open_scope();
+            let mut found = Vec::new();
+            for number in 0..count {
+                let offset = frame.kb.int(number * step);
+                let term = frame.kb.add(open.index, offset);
+                found.push(read(self, frame, term));
+            }
+            let kb = &mut frame.kb;
+            let mut next = open.carried.clone();
+            for (xs, ys) in found {
+                for (number, sum) in next.iter_mut().enumerate() {
+                    let (x, y) = (xs[number / columns], ys[number % columns]);
+                    let (x, y) = (kb.convert(x, dtype), kb.convert(y, dtype));
+                    let (x, y) = (kb.widen(x, lanes), kb.widen(y, lanes));
+                    *sum = multiply_add(kb, dtype, x, y, *sum);
+                }
+            }
+            open.next = next;
+            frame.elements.close_scope();
+            sums = frame.kb.close_for(open);
+        }
+        sums
+    }
+
+    /// The rows: of those that do not exist, the last one again.
+    fn some_rows(&self, kb: &mut KernelBuilder) -> Vec<Value> {
+        let zero = kb.int(0);
+        self.clamped(kb, zero, self.most, &self.rows)
+    }
+
+    fn some_columns(&self, kb: &mut KernelBuilder, first: Value, count: u32) -> Vec<Value> {
+        self.clamped(kb, first, count.into(), &self.columns)
+    }
+
+    fn clamped(&self, kb: &mut KernelBuilder, first: Value, count: i64, size: &Dim) -> Vec<Value> {
+        let (size, one) = (kb.dim(size), kb.int(1));
+        let last = kb.sub(size, one);
+        let each = |number| {
+            let offset = kb.int(number);
+            let position = kb.add(first, offset);
+            kb.map(OpKind::Minimum, &[position, last])
+        };
+        (0..count).map(each).collect()
+    }
+
+    /// Returns the element of an operand, or a vector of them along the last dimension.
+    fn element(
+        &self,
+        frame: &mut GridFrame<'_>,
+        here: &Here,
+        side: &Side,
+        (place, term): (Value, Value),
+        is_vector: bool,
+    ) -> Value {
+        let GridFrame { kb, elements, .. } = frame;
+        let runs = if std::ptr::eq(side, &self.product.left) { &self.product.rows } else { &self.product.columns };
+        let mut at = vec![Index::uniform(kb.int(0)); elements.tensor(side.value).rank()];
+        let (free, summed) = (positions_of(kb, place, runs), positions_of(kb, term, &self.product.terms));
+        let parts = [(&side.batch, &here.batch), (&side.free, &free), (&side.sum, &summed)];
+        for (axes, positions) in parts {
+            axes.iter().zip(positions).for_each(|(&axis, &position)| at[axis] = Index::uniform(position));
+        }
+        if let Some(last) = at.last_mut().filter(|_| is_vector) {
+            *last = Index::Affine { base: last.as_uniform().expect("it was a position"), stride: 1 };
+        }
+        elements.element(kb, side.value, &at)
+    }
+
+    /// Adds up the parts of each result of the block, and computes the outputs from it.
+    fn write(&self, frame: &mut GridFrame<'_>, here: &Here, (memory, parts): (Value, i64)) {
+        let width = i64::from(self.width());
+        let results = self.most * width;
+        for start in (0..results).step_by(self.grid.threads as usize) {
+            let kb = &mut frame.kb;
+            let (start, width) = (kb.int(start), kb.int(width));
+            let number = kb.add(start, here.thread);
+            let (row, own) = (kb.div(number, width), kb.rem(number, width));
+            let column = kb.add(here.column, own);
+            let (rows, columns) = (kb.dim(&self.rows), kb.dim(&self.columns));
+            let (above, before) = (kb.compare("LT", row, rows), kb.compare("LT", column, columns));
+            let exists = kb.and(above, before);
+            let open = kb.open_if(exists);
+            frame.elements.open_scope();
+            let kb = &mut frame.kb;
+            let mut total = kb.load(memory, number, 1, None);
+            for part in 1..parts {
+                let offset = kb.int(part * results);
+                let place = kb.add(number, offset);
+                let more = kb.load(memory, place, 1, None);
+                total = kb.map(OpKind::Add, &[total, more]);
+            }
+            let place = if self.is_turned { [column, row] } else { [row, column] };
+            self.product.conclude(frame, &here.batch, place, total);
+            frame.elements.close_scope();
+            frame.kb.close_if(open);
+        }
+    }
+}
+
+/// Reads, at a term, the elements of all rows and those of some columns.
+type Read<'r, 'p, 'g> = dyn Fn(&Few<'p, 'g>, &mut GridFrame<'_>, Value) -> (Vec<Value>, Vec<Value>) + 'r;
