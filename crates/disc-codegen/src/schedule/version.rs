@@ -175,10 +175,14 @@ pub enum VersionKind {
     FewRowVectors,
     /// Products of a grid of few rows, or few columns.
     FewRows,
+    /// Positions of many true elements of a grid, in parts that are counted first.
+    SplitPositions,
+    /// Positions of true elements of a grid, found by one block.
+    BlockPositions,
 }
 
 impl VersionKind {
-    pub const ALL: [Self; 37] = [
+    pub const ALL: [Self; 39] = [
         Self::SplitRows,
         Self::SplitPhases,
         Self::RowsInLanes,
@@ -216,6 +220,8 @@ impl VersionKind {
         Self::RowVectors,
         Self::FewRowVectors,
         Self::FewRows,
+        Self::SplitPositions,
+        Self::BlockPositions,
     ];
 }
 

@@ -94,7 +94,9 @@ impl VersionKind {
             | Self::DeviceSorts
             | Self::RowVectors
             | Self::FewRowVectors
-            | Self::FewRows => self.row_of_grids(),
+            | Self::FewRows
+            | Self::SplitPositions
+            | Self::BlockPositions => self.row_of_grids(),
         }
     }
 
@@ -226,6 +228,12 @@ impl VersionKind {
                 "grids: products of at most 8 rows, or of as few columns if that is known; all tensors have fewer than 2^31 elements",
                 "as `kN_matmul_rows_v`",
             ],
+            Self::SplitPositions => [
+                "`kN_standalone_count` and `kN_standalone_split` of `nonzero`",
+                "grids: at least 2^14 elements; all tensors have fewer than 2^31 elements",
+                "a block has one of 128 parts",
+            ],
+            Self::BlockPositions => ["`kN_standalone_block` of `nonzero`", "grids: fewer elements", "one block has all"],
             _ => unreachable!("a version of CPUs"),
         }
     }

@@ -1,7 +1,7 @@
 //! Compares the code of groups for grids with the interpreter at the edges of its versions, and
 //! from many threads. `version_cases` tells which version runs.
 use crate::{
-    version_cases::{FIRST, LINEAR, SCAN_DOWN, TRANSPOSED},
+    version_cases::{FIRST, LINEAR, POSITIVE, SCAN_DOWN, TRANSPOSED},
     versions::{ATTENTION_OF_ANY, COLUMNS, NEGATED, PRODUCT, SCAN, SOFTMAX, SORT, SUMS},
 };
 use disc::{
@@ -170,6 +170,27 @@ fn products_of_few_rows_agree_with_the_interpreter() {
             run(&linear, LINEAR, &[vec![rows, terms], vec![columns, terms]]);
             run(&batched, BATCHED, &[vec![2, rows, terms], vec![2, terms, columns]]);
             run(&few, FEW_COLUMNS, &[vec![columns, terms], vec![terms, 3]]);
+        }
+    }
+}
+
+/// The positions of few positive elements, with room for few.
+const FEW_POSITIVE: &str = "
+func @main(%x: tensor<[N]xf32>) -> tensor<[N/4]xi64> {
+  %z = constant dense<1.1> : tensor<[N]xf32>
+  %m = compare %x, %z, direction = GT : (tensor<[N]xf32>, tensor<[N]xf32>) -> tensor<[N]xi1>
+  %p = nonzero %m : (tensor<[N]xi1>) -> tensor<[N/4]xi64>
+  return %p : tensor<[N/4]xi64>
+}";
+
+#[test]
+fn positions_of_grids_agree_with_the_interpreter() {
+    for device in [CHIP, "simt:gfx942", "simt:gfx1100"] {
+        for program in [POSITIVE, FEW_POSITIVE] {
+            let executable = load(program, device);
+            for size in [0, 1, 4, 255, 257, 1024, 1025, 3000, 16_383, 16_384, 40_001] {
+                run(&executable, program, &[vec![size]]);
+            }
         }
     }
 }

@@ -45,6 +45,16 @@ func @main(%x: tensor<[B]x[K]xf32>, %y: tensor<[N]x[K]xf32>) -> tensor<[B]x[N]xf
   return %t : tensor<[B]x[N]xf32>
 }";
 
+/// The positions of positive elements, with room for more than half of all.
+pub(super) const POSITIVE: &str = "
+func @main(%x: tensor<[N]xf32>) -> tensor<[N - N/3]xf32> {
+  %z = constant dense<0.0> : tensor<[N]xf32>
+  %m = compare %x, %z, direction = GT : (tensor<[N]xf32>, tensor<[N]xf32>) -> tensor<[N]xi1>
+  %p = nonzero %m : (tensor<[N]xi1>) -> tensor<[N - N/3]xi64>
+  %f = convert %p, dtype = f32 : (tensor<[N - N/3]xi64>) -> tensor<[N - N/3]xf32>
+  return %f : tensor<[N - N/3]xf32>
+}";
+
 /// A program, the sizes of its inputs for which a version runs, and the suffix of the kernel's
 /// name.
 struct Case {
@@ -125,6 +135,8 @@ fn case(kind: VersionKind) -> Case {
         VersionKind::RowVectors => Case { inputs: vec![vec![1, 300], vec![300, 20]], ..grid(PRODUCT, 1, 1, "_row_v") },
         VersionKind::FewRowVectors => Case { inputs: vec![vec![5, 300], vec![300, 20]], ..grid(PRODUCT, 1, 1, "_rows_v") },
         VersionKind::FewRows => Case { inputs: vec![vec![3, 301], vec![20, 301]], ..grid(LINEAR, 1, 1, "_rows") },
+        VersionKind::SplitPositions => Case { inputs: vec![vec![16_500]], ..grid(POSITIVE, 1, 1, "_standalone_split") },
+        VersionKind::BlockPositions => Case { inputs: vec![vec![1030]], ..grid(POSITIVE, 1, 1, "_standalone_block") },
         VersionKind::ThreadScans => grid(SCAN_DOWN, 30, 300, "_thread"),
         VersionKind::WarpScans => grid(SCAN_SIZES, 9, 300, "_warp"),
         VersionKind::BlockScans => grid(SCAN_SIZES, 3, 1025, "_block"),

@@ -9,6 +9,7 @@ mod candidates;
 mod conditions;
 mod few_rows;
 mod frame;
+mod nonzero;
 mod ordered;
 mod pointwise;
 mod prefix;

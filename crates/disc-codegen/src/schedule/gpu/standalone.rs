@@ -1,5 +1,5 @@
 //! Schedules ops none of whose elements can be computed by itself.
-use super::{ordered, scan};
+use super::{nonzero, ordered, scan};
 use crate::schedule::{Group, Versioned};
 use disc_ir::OpKind;
 
@@ -9,6 +9,7 @@ pub(super) fn versions(group: &Group<'_>) -> Option<Versioned> {
     function.insts(function.body).iter().find_map(|&inst| match function.kind_of(inst) {
         OpKind::Cumulative => Some(scan::versions(group, inst)),
         OpKind::Sort | OpKind::TopK => ordered::versions(group, inst),
+        OpKind::Nonzero => Some(nonzero::versions(group, inst)),
         _ => None,
     })
 }
