@@ -195,6 +195,38 @@ fn positions_of_grids_agree_with_the_interpreter() {
     }
 }
 
+/// Rows and elements that are added to few places: most places get several, and some updates are out
+/// of range.
+const SCATTERED: &str = "
+func @main(%x: tensor<[B]x[S]xf32>) -> (tensor<7x[S]xf32>, tensor<9x[S]xf32>) {
+  %z = constant dense<0.25> : tensor<7x[S]xf32>
+  %o = constant dense<0.5> : tensor<9x[S]xf32>
+  %n = iota dim = 0 : tensor<[B]x1xi64>
+  %m = constant dense<9> : tensor<[B]x1xi64>
+  %i = remainder %n, %m : tensor<[B]x1xi64>
+  %r = scatter %z, %i, %x, update_window_dims = [1], inserted_window_dims = [0], scatter_dims_to_operand_dims = [0], index_vector_dim = 1 : (tensor<7x[S]xf32>, tensor<[B]x1xi64>, tensor<[B]x[S]xf32>) -> tensor<7x[S]xf32> applies add
+  %a = iota dim = 0 : tensor<[B]x[S]x1xi64>
+  %b = iota dim = 1 : tensor<[B]x[S]x1xi64>
+  %five = constant dense<5> : tensor<[B]x[S]x1xi64>
+  %row = remainder %a, %five : tensor<[B]x[S]x1xi64>
+  %sum = add %a, %b : tensor<[B]x[S]x1xi64>
+  %eleven = constant dense<11> : tensor<[B]x[S]x1xi64>
+  %column = remainder %sum, %eleven : tensor<[B]x[S]x1xi64>
+  %places = concatenate %row, %column, dim = 2 : (tensor<[B]x[S]x1xi64>, tensor<[B]x[S]x1xi64>) -> tensor<[B]x[S]x2xi64>
+  %e = scatter %o, %places, %x, update_window_dims = [], inserted_window_dims = [0, 1], scatter_dims_to_operand_dims = [0, 1], index_vector_dim = 2 : (tensor<9x[S]xf32>, tensor<[B]x[S]x2xi64>, tensor<[B]x[S]xf32>) -> tensor<9x[S]xf32> applies add
+  return %r, %e : (tensor<7x[S]xf32>, tensor<9x[S]xf32>)
+}";
+
+#[test]
+fn scatters_of_grids_agree_with_the_interpreter() {
+    for device in [CHIP, "simt:gfx942", "simt:gfx1100"] {
+        let executable = load(SCATTERED, device);
+        for sizes in [[0, 3], [3, 0], [1, 1], [2, 33], [70, 5], [19, 300]] {
+            run(&executable, SCATTERED, &[sizes.to_vec()]);
+        }
+    }
+}
+
 #[test]
 fn threads_share_an_executable() {
     const THREADS: i64 = 16;

@@ -33,6 +33,23 @@ impl<'g> GridFrame<'g> {
         found.expect("a kernel has memory for its outputs").1
     }
 
+    /// Finishes the kernel: `body` for each of `count` numbers, of which neighbouring threads have
+    /// neighbouring ones.
+    pub(super) fn each(mut self, count: &Dim, body: impl FnOnce(&mut Self, Value)) -> Scheduled {
+        let threads = i64::from(self.kb.function.grid.expect("a kernel of threads").threads);
+        let kb = &mut self.kb;
+        let (block, thread, width, total) = (kb.place("block"), kb.place("thread"), kb.int(threads), kb.dim(count));
+        let start = kb.mul(block, width);
+        let number = kb.add(start, thread);
+        let exists = kb.compare("LT", number, total);
+        let open = kb.open_if(exists);
+        self.elements.open_scope();
+        body(&mut self, number);
+        self.elements.close_scope();
+        self.kb.close_if(open);
+        self.finish(count.ceil_div(&Dim::constant(threads)))
+    }
+
     /// Finishes the kernel, with a launch of so many blocks.
     pub(super) fn finish(self, blocks: Dim) -> Scheduled {
         let kernel = self.kb.finish();

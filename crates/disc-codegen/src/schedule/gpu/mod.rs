@@ -16,10 +16,12 @@ mod prefix;
 mod products;
 mod rows;
 mod scan;
+mod scatter;
 mod split;
 mod standalone;
 mod tasks;
 mod transpose;
+mod update;
 
 use super::{
     Group, Refusal, Request, Scheduler, Versioned,
@@ -58,7 +60,8 @@ impl Scheduler for GpuScheduler {
 /// The reason that the group is computed by loops.
 fn of_kind(group: &Group<'_>, request: Request<'_>) -> Result<Option<Versioned>, String> {
     Ok(match request.kind {
-        FusionKind::Pointwise if !request.is_update => space_of(group, &group.outputs()).map(|_| pointwise::versions(group)),
+        FusionKind::Pointwise if request.is_update => update::versions(group),
+        FusionKind::Pointwise => space_of(group, &group.outputs()).map(|_| pointwise::versions(group)),
         FusionKind::Reduction => {
             let decided = request.plan.expect("a reduction group carries its plan");
             rows::versions(group, &ReductionSchedule::new(group.function, decided.clone()))

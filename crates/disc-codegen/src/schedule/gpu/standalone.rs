@@ -1,5 +1,5 @@
 //! Schedules ops none of whose elements can be computed by itself.
-use super::{nonzero, ordered, scan};
+use super::{nonzero, ordered, scan, scatter};
 use crate::schedule::{Group, Versioned};
 use disc_ir::OpKind;
 
@@ -10,6 +10,7 @@ pub(super) fn versions(group: &Group<'_>) -> Option<Versioned> {
         OpKind::Cumulative => Some(scan::versions(group, inst)),
         OpKind::Sort | OpKind::TopK => ordered::versions(group, inst),
         OpKind::Nonzero => Some(nonzero::versions(group, inst)),
+        OpKind::Scatter => Some(scatter::versions(group, inst)),
         _ => None,
     })
 }

@@ -43,6 +43,7 @@ pub(in crate::schedule) fn schedule(group: &Group<'_>) -> Option<Versioned> {
 }
 
 pub(in crate::schedule) use scan::Scan;
+pub(in crate::schedule) use scatter::Scatter;
 pub(in crate::schedule) use sort::order_of;
 pub(in crate::schedule) use update::schedule as update;
 

@@ -6,7 +6,7 @@
 use super::Chunks;
 use crate::{
     element::Elements,
-    kernel::{Index, OpenFor, compute_dtype},
+    kernel::{Index, KernelBuilder, OpenFor, compute_dtype},
     schedule::{
         Group, Scheduled,
         common::{
@@ -16,7 +16,7 @@ use crate::{
         },
     },
 };
-use disc_ir::{Code, Dim, Inst, OpKind, Value};
+use disc_ir::{Code, Dim, Function, Inst, OpKind, Value};
 use disc_passes::analysis::query::Query;
 
 /// The elements of a unit of the copy.
@@ -29,7 +29,7 @@ pub(super) fn schedule(group: &Group<'_>, inst: Inst) -> Scheduled {
     let mut all = copy(group, inst);
     let mut frame = KernelFrame::new(group, &group.name, 1);
     frame.elements.first_site += all.sites.len() as i64;
-    let scatter = Scatter::of(&frame, group, inst);
+    let scatter = Scatter::of(group, inst);
     let mut applied = match scatter.places.are_apart() {
         true => scatter.apply_apart(frame),
         false => scatter.apply_in_order(frame),
@@ -92,20 +92,21 @@ fn copy(group: &Group<'_>, inst: Inst) -> Scheduled {
     code
 }
 
-struct Scatter<'a, 'g> {
+/// A scatter, with where its updates go.
+pub(in crate::schedule) struct Scatter<'a, 'g> {
     group: &'a Group<'g>,
     inst: Inst,
     inputs: Vec<Value>,
     indices: Value,
-    updates: Vec<Value>,
-    results: Vec<Value>,
-    shape: Vec<Dim>,
-    update_shape: Vec<Dim>,
-    places: Places,
+    pub(in crate::schedule) updates: Vec<Value>,
+    pub(in crate::schedule) results: Vec<Value>,
+    pub(in crate::schedule) shape: Vec<Dim>,
+    pub(in crate::schedule) update_shape: Vec<Dim>,
+    pub(in crate::schedule) places: Places,
 }
 
 impl<'a, 'g> Scatter<'a, 'g> {
-    fn of(frame: &KernelFrame<'_>, group: &'a Group<'g>, inst: Inst) -> Self {
+    pub(in crate::schedule) fn of(group: &'a Group<'g>, inst: Inst) -> Self {
         let operands = group.function.operands(inst);
         let n = operands.len() / 2;
         let (inputs, updates) = (operands[..n].to_vec(), operands[n + 1..].to_vec());
@@ -116,7 +117,7 @@ impl<'a, 'g> Scatter<'a, 'g> {
             results: group.function.results_of(inst).to_vec(),
             shape: group.tensor(inputs[0]).dims.clone(),
             update_shape: group.tensor(updates[0]).dims.clone(),
-            places: Places::of(frame, inst),
+            places: Places::of(group.function, inst),
             inputs,
             updates,
         }
@@ -177,7 +178,7 @@ impl<'a, 'g> Scatter<'a, 'g> {
 
     /// Applies a part of a window: its position is looked up once.
     fn apply_window(&self, frame: &mut KernelFrame<'_>, [d, axis]: [usize; 2], range: [Value; 2], mut at: Vec<Index>) {
-        let (mut position, inside) = self.position(frame, &at);
+        let (mut position, inside) = self.position(&mut frame.kb, &mut frame.elements, &at);
         self.look_up_slices(frame, &at);
         let branch = frame.kb.open_if(inside);
         frame.elements.open_scope();
@@ -192,7 +193,7 @@ impl<'a, 'g> Scatter<'a, 'g> {
 
     /// Applies one element of the updates.
     fn apply_one(&self, frame: &mut KernelFrame<'_>, at: &[Index]) {
-        let (position, inside) = self.position(frame, at);
+        let (position, inside) = self.position(&mut frame.kb, &mut frame.elements, at);
         // The update is read even if it has no position: the read may check an index.
         for &update in &self.updates {
             frame.elements.element(&mut frame.kb, update, at);
@@ -219,14 +220,23 @@ impl<'a, 'g> Scatter<'a, 'g> {
         }
     }
 
-    fn position(&self, frame: &mut KernelFrame<'_>, at: &[Index]) -> (Vec<Index>, Value) {
+    /// The destination of the update at `at`, and a flag that is true if that is inside of the
+    /// inputs.
+    pub(in crate::schedule) fn position(
+        &self,
+        kb: &mut KernelBuilder,
+        elements: &mut Elements<'_>,
+        at: &[Index],
+    ) -> (Vec<Index>, Value) {
         let index_shape = &self.group.tensor(self.indices).dims;
-        self.places.position(frame, self.inst, self.indices, [index_shape, &self.update_shape, &self.shape], at)
+        let shapes: [&[Dim]; 3] = [index_shape, &self.update_shape, &self.shape];
+        self.places.position((kb, elements), self.inst, self.indices, shapes, at)
     }
 
-    fn combine(
+    /// Combines the updates at `at` into the elements at a position inside of the inputs.
+    pub(in crate::schedule) fn combine(
         &self,
-        kb: &mut crate::kernel::KernelBuilder,
+        kb: &mut KernelBuilder,
         elements: &mut Elements<'_>,
         targets: &[Option<Value>],
         at: &[Index],
@@ -272,9 +282,9 @@ impl<'a, 'g> Scatter<'a, 'g> {
 }
 
 /// The dimension numbers of a scatter.
-struct Places {
+pub(in crate::schedule) struct Places {
     window: Vec<usize>,
-    dropped: Vec<usize>,
+    pub(in crate::schedule) dropped: Vec<usize>,
     batching: Vec<usize>,
     index_batching: Vec<usize>,
     named: Vec<usize>,
@@ -285,30 +295,30 @@ struct Places {
 }
 
 impl Places {
-    fn of(frame: &KernelFrame<'_>, inst: Inst) -> Self {
-        let axes = |name| frame.elements.group.axes(inst, name);
+    fn of(function: &Function, inst: Inst) -> Self {
+        let axes = |name| function.axes(inst, name);
         let batching = axes("input_batching_dims");
         let window = axes("update_window_dims");
         Self {
-            counted: counted(frame.elements.group, inst, &window),
+            counted: counted(function, inst, &window),
             window,
             dropped: axes("inserted_window_dims").into_iter().chain(batching.iter().copied()).collect(),
             batching,
             index_batching: axes("scatter_indices_batching_dims"),
             named: axes("scatter_dims_to_operand_dims"),
-            vector_dim: frame.elements.group.int(inst, "index_vector_dim") as usize,
+            vector_dim: function.int(inst, "index_vector_dim") as usize,
         }
     }
 
     /// Returns true if an index names no dimension that an update runs along: then elements of one
     /// update never meet.
-    fn are_apart(&self) -> bool {
+    pub(in crate::schedule) fn are_apart(&self) -> bool {
         self.named.iter().all(|axis| self.dropped.contains(axis))
     }
 
     /// Returns true if updates at different positions along this dimension of theirs never go to
     /// one position.
-    fn is_own(&self, dim: usize) -> bool {
+    pub(in crate::schedule) fn is_own(&self, dim: usize) -> bool {
         if self.window.contains(&dim) {
             return true;
         }
@@ -329,13 +339,13 @@ impl Places {
     /// inputs.
     fn position(
         &self,
-        frame: &mut KernelFrame<'_>,
+        (kb, elements): (&mut KernelBuilder, &mut Elements<'_>),
         inst: Inst,
         indices: Value,
         [index_shape, update_shape, shape]: [&[Dim]; 3],
         at: &[Index],
     ) -> (Vec<Index>, Value) {
-        let zero = frame.kb.int(0);
+        let zero = kb.int(0);
         let batch: Vec<Index> = (0..at.len()).filter(|d| !self.window.contains(d)).map(|d| at[d]).collect();
         let mut position = vec![Index::uniform(zero); shape.len()];
         let kept = (0..shape.len()).filter(|d| !self.dropped.contains(d));
@@ -345,53 +355,52 @@ impl Places {
         for (&axis, &d) in self.batching.iter().zip(&self.index_batching) {
             position[axis] = batch[if d > self.vector_dim { d - 1 } else { d }];
         }
-        let checked = frame.elements.group.word(inst, "bounds") == "check";
+        let checked = elements.group.word(inst, "bounds") == "check";
         let mut inside: Option<Value> = None;
         for (k, &axis) in self.named.iter().enumerate() {
             let mut from = batch.clone();
             if self.vector_dim < index_shape.len() {
-                from.insert(self.vector_dim, Index::uniform(frame.kb.int(k as i64)));
+                from.insert(self.vector_dim, Index::uniform(kb.int(k as i64)));
             }
             let start = match self.counted[k] {
                 Some(d) => at[d],
                 None => {
-                    let start = frame.elements.element(&mut frame.kb, indices, &from);
-                    let start = crate::element::signed_index(&mut frame.kb, start);
-                    Index::from_value(&mut frame.kb, start)
+                    let start = elements.element(kb, indices, &from);
+                    let start = crate::element::signed_index(kb, start);
+                    Index::from_value(kb, start)
                 }
             };
-            position[axis] = position[axis].add(&mut frame.kb, 1, start);
+            position[axis] = position[axis].add(kb, 1, start);
             // A counted position stays inside if its count does not exceed the size.
             if let Some(d) = self.counted[k]
                 && self.dropped.contains(&axis)
-                && frame.elements.solver.less_equal(&update_shape[d], &shape[axis])
+                && elements.solver.less_equal(&update_shape[d], &shape[axis])
             {
                 continue;
             }
-            let kb = &mut frame.kb;
             let here = position[axis].value(kb, 1);
             let limit = kb.dim(&shape[axis]);
             let (after, before) = (kb.compare("GE", here, zero), kb.compare("LT", here, limit));
             let fits = kb.and(after, before);
             if checked {
-                let site = frame.elements.site(inst, Code::E0603, "index {0} is out of range for a size of {1}");
-                frame.kb.assert(fits, &[here, limit], site);
+                let site = elements.site(inst, Code::E0603, "index {0} is out of range for a size of {1}");
+                kb.assert(fits, &[here, limit], site);
             }
             // A checked position is inside.
             inside = match inside {
                 _ if checked => None,
-                Some(others) => Some(frame.kb.and(others, fits)),
+                Some(others) => Some(kb.and(others, fits)),
                 None => Some(fits),
             };
         }
-        let always = frame.kb.constant(disc_ir::Literal::splat_i64(disc_ir::DType::I1, 1), 1);
+        let always = kb.constant(disc_ir::Literal::splat_i64(disc_ir::DType::I1, 1), 1);
         (position, inside.unwrap_or(always))
     }
 }
 
 /// For each entry of the index vectors of a scatter, the dimension of the updates along which it
 /// counts, if it does nothing else.
-fn counted(group: &disc_ir::Function, inst: Inst, window: &[usize]) -> Vec<Option<usize>> {
+fn counted(group: &Function, inst: Inst, window: &[usize]) -> Vec<Option<usize>> {
     let operands = group.operands(inst);
     let (indices, updates) = (operands[operands.len() / 2], operands[operands.len() - 1]);
     let named = group.ints(inst, "scatter_dims_to_operand_dims").len();
@@ -408,7 +417,7 @@ fn counted(group: &disc_ir::Function, inst: Inst, window: &[usize]) -> Vec<Optio
 }
 
 /// The dimension along which a part of index vectors counts, without the one of the vectors.
-fn count_of(group: &disc_ir::Function, part: Value, vector_dim: usize) -> Option<usize> {
+fn count_of(group: &Function, part: Value, vector_dim: usize) -> Option<usize> {
     let inst = group.defining(part)?;
     if group.kind_of(inst) == OpKind::Iota {
         let dim = group.int(inst, "dim") as usize;
