@@ -14,7 +14,7 @@ pub(super) use matmul::{depends, order};
 pub use pointwise::versions as pointwise_versions;
 pub use reduction::ReductionSchedule;
 pub(super) use reduction::{Along, Combine, Placed, Reduction, schedule as reduction};
-pub(super) use standalone::{Scan, Scatter, key, lines, order_of, schedule as standalone, update};
+pub(super) use standalone::{Scan, Scatter, key, lines, order_of, schedule as standalone};
 
 use super::{Group, Offers, Refusal, Request, Scheduled, Scheduler, Versioned, group::flat, space_of};
 use disc_ir::{Diagnostic, FusionKind};

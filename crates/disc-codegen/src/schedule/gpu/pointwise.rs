@@ -16,6 +16,7 @@ use crate::{
     schedule::{
         Condition, Group, Scheduled, Version, VersionKind, Versioned,
         common::iteration_space::{Merged, OutputSpace, positions_of},
+        space_of,
     },
     target::GpuModel,
 };
@@ -39,6 +40,23 @@ pub(super) fn versions(group: &Group<'_>) -> Versioned {
         candidates.add(vectors);
     }
     candidates.in_narrow_positions((VersionKind::GridElements, "s"), |group| Nest::of(group).scheduled(1, ELEMENTS))
+}
+
+/// Computes each element of each output of any group by itself.
+pub(super) fn in_elements(group: &Group<'_>) -> Versioned {
+    if space_of(group, &group.outputs()).is_some() {
+        return versions(group);
+    }
+    Candidates::of(group).in_narrow_positions((VersionKind::GridElements, "s"), |group| {
+        let mut all = Scheduled::default();
+        for &position in &group.wanted {
+            let name = format!("{}_{position}", group.name).into();
+            let first_site = group.first_site + all.sites.len() as i64;
+            let own = Group { wanted: vec![position], name, first_site, ..group.clone() };
+            all.append(Nest::of(&own).scheduled(1, ELEMENTS));
+        }
+        all
+    })
 }
 
 /// Returns the version whose threads have vectors along the innermost run.
