@@ -54,7 +54,8 @@ impl Group<'_> {
         self.function.ty(value).shaped().expect("a group's values are tensors")
     }
 
-    /// Returns the most elements that one access may have, whichever of the group's tensors it reads.
+    /// Returns the most elements that one access may have, whichever of the group's tensors it
+    /// reads.
     pub fn access_lanes(&self) -> u32 {
         let function = self.function;
         let computed = function.insts(function.body).iter().flat_map(|&inst| function.results_of(inst));

@@ -71,36 +71,11 @@ impl VersionKind {
                 "large results, by non-temporal stores",
                 "",
             ],
-            Self::GridTiles
-            | Self::GridVectors
-            | Self::GridElements
-            | Self::GridSplit
-            | Self::ThreadRows
-            | Self::SubwarpRows
-            | Self::WarpRowVectors
-            | Self::WarpRows
-            | Self::BlockRowVectors
-            | Self::BlockRows
-            | Self::GridProducts
-            | Self::GridAttentionFew
-            | Self::GridAttentionHeads
-            | Self::GridAttention => self.row_of_grids(),
-            Self::ThreadScans
-            | Self::WarpScans
-            | Self::BlockScans
-            | Self::WarpSorts
-            | Self::BlockSorts
-            | Self::PartSorts
-            | Self::DeviceSorts
-            | Self::RowVectors
-            | Self::FewRowVectors
-            | Self::FewRows
-            | Self::SplitPositions
-            | Self::BlockPositions => self.row_of_grids(),
+            _ => self.row_of_grids(),
         }
     }
 
-    /// The row of a version for grids of threads.
+    /// The row of a version for grids of rows, tiles or elements.
     fn row_of_grids(self) -> Row {
         match self {
             Self::GridTiles => [
@@ -175,6 +150,14 @@ impl VersionKind {
                 "grids: other attention of tensors that have fewer than 2^31 elements",
                 "a block has 64 queries (32 of f64) and as many columns as above, and walks tiles of 64 keys",
             ],
+            _ => self.row_of_lines(),
+        }
+    }
+
+    /// The row of a version for grids of an op none of whose elements can be computed by itself,
+    /// and of products of few rows.
+    fn row_of_lines(self) -> Row {
+        match self {
             Self::ThreadScans => [
                 "`kN_standalone_thread`",
                 "grids: scans along a dimension that others follow, of tensors that have fewer than 2^31 elements",

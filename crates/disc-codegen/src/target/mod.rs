@@ -213,8 +213,8 @@ impl Target {
         if self.is_cpu() { self.vector_bytes() * 8 / bits.max(8) } else { 1 }
     }
 
-    /// The most elements of `bits` bits that one access may have: a thread of a GPU has no registers
-    /// to spread a longer one over.
+    /// The most elements of `bits` bits that one access may have; a CPU spreads any number over its
+    /// registers.
     pub fn access_lanes(&self, bits: u32) -> u32 {
         if self.is_cpu() { u32::MAX } else { self.vector_bytes() * 8 / bits.max(8) }
     }

@@ -195,8 +195,8 @@ fn positions_of_grids_agree_with_the_interpreter() {
     }
 }
 
-/// Rows and elements that are added to few places: most places get several, and some updates are out
-/// of range.
+/// Rows and elements that are added to few places: most places get several, and some updates are
+/// out of range.
 const SCATTERED: &str = "
 func @main(%x: tensor<[B]x[S]xf32>) -> (tensor<7x[S]xf32>, tensor<9x[S]xf32>) {
   %z = constant dense<0.25> : tensor<7x[S]xf32>
