@@ -86,6 +86,10 @@ impl CostModel for GpuModel {
     fn most_value_columns(&self) -> Option<i64> {
         Some(256)
     }
+
+    fn shares_memory(&self) -> bool {
+        false
+    }
 }
 
 #[cfg(test)]

@@ -55,6 +55,10 @@ pub trait CostModel: Debug + Send + Sync {
     fn most_value_columns(&self) -> Option<i64> {
         None
     }
+    /// Returns true if the host program reads what kernels write without waiting for a device.
+    fn shares_memory(&self) -> bool {
+        true
+    }
 }
 
 /// A target without panels, register blocks and words unless a test gives it some. Its other

@@ -8,8 +8,11 @@ use disc_ir::{Block, DType, Diagnostic, Dim, FusionKind, Inst, OpKind, TensorTyp
 use std::collections::HashMap;
 
 impl Planner<'_> {
-    /// Reads a scalar.
+    /// Reads a scalar, or computes it.
     fn scalar(&mut self, block: Block, value: Value, dtype: DType) -> Result<Value, Diagnostic> {
+        if let Some(computed) = self.host_scalar(block, value)? {
+            return Ok(computed);
+        }
         let buffer = self.memory[&value];
         let mut builder = self.builder(block);
         let zero = index_zero(&mut builder)?;

@@ -20,6 +20,7 @@ mod arena;
 mod control;
 mod early_release;
 mod frames;
+mod host_scalars;
 mod in_place;
 mod liveness;
 mod output_reuse;

@@ -1,5 +1,5 @@
 //! Plans the memory of one function: walks its ops and gives each result of a group a buffer.
-use super::{allocation, arena, early_release, frames::Frames, output_reuse, written_inputs};
+use super::{allocation, arena, early_release, frames::Frames, host_scalars::HostScalars, output_reuse, written_inputs};
 use crate::analysis::cost_model::CostModel;
 use disc_ir::{
     Block, Builder, DType, Diagnostic, Dim, Function, FunctionKind, Inst, OpKind, Solver, Space, Symbol, TensorType, Type, Value,
@@ -16,6 +16,8 @@ pub(super) struct Planner<'f> {
     pub(super) frames: Frames,
     /// The buffer of each value of the source.
     pub(super) memory: HashMap<Value, Value>,
+    /// The scalars that are not read from memory.
+    pub(super) scalars: HostScalars,
 }
 
 /// Memory that exists before the value that is written into it.
@@ -36,7 +38,8 @@ impl<'f> Planner<'f> {
         host.variant_of = source.variant_of.clone();
         host.span = source.span;
         let solver = Arc::new(Solver::new(&source.facts));
-        let mut planner = Self { source, host, solver, frames: Frames::default(), memory: HashMap::new() };
+        let scalars = if model.shares_memory() { HostScalars::default() } else { HostScalars::of(source) };
+        let mut planner = Self { source, host, solver, frames: Frames::default(), memory: HashMap::new(), scalars };
         let body = planner.host.body;
         planner.open_frame(body, None)?;
         for &parameter in source.parameters() {
@@ -197,6 +200,7 @@ impl<'f> Planner<'f> {
     pub(super) fn block(&mut self, from: Block, to: Block, destinations: &HashMap<Value, Destination>) -> Result<(), Diagnostic> {
         for &inst in self.source.insts(from) {
             match self.source.kind_of(inst) {
+                OpKind::Fusion if self.scalars.is_unneeded(inst) => {}
                 OpKind::Fusion => self.fusion(inst, [from, to], destinations)?,
                 OpKind::Weight => {
                     let result = self.source.result(inst);

@@ -16,6 +16,7 @@ mod movement;
 mod reduce;
 mod reshape_pairs;
 pub(crate) mod rewrite;
+mod size_lists;
 mod sizes;
 mod slice_concat;
 mod slices;
@@ -35,6 +36,7 @@ static FAMILIES: &[&[Rule]] = &[
     movement::RULES,
     slice_concat::RULES,
     reduce::RULES,
+    size_lists::RULES,
     sizes::RULES,
     slices::RULES,
 ];

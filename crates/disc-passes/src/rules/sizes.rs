@@ -28,7 +28,7 @@ pub(super) const RULES: &[Rule] = &[
     rule("dim-convert", "convert(dim [m]) => dim [m] of integers of 32 bits or more", OpKind::Convert, convert),
 ];
 
-fn dim_of(rw: &mut Rewriter<'_>, inst: Inst, dim: Dim) -> Option<Value> {
+pub(super) fn dim_of(rw: &mut Rewriter<'_>, inst: Inst, dim: Dim) -> Option<Value> {
     if dim.defect().is_some() {
         return None;
     }
