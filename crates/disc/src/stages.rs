@@ -3,7 +3,7 @@
 use crate::{Error, Options, WeightForm, compile::guarded, library::offers, meta::order_weights};
 use disc_codegen::{
     host::{Offers, Program, lower_with},
-    target::{Compilation, CpuModel, GpuModel, Target},
+    target::{Compilation, CpuModel, GpuModel, Target, TargetError},
 };
 use disc_ir::{Code, Diagnostic, Module, ops::Stage, verify::stage_of};
 use disc_passes::{options::Options as PassOptions, pass::PassManager, pipeline};
@@ -13,7 +13,7 @@ use disc_passes::{options::Options as PassOptions, pass::PassManager, pipeline};
 /// # Errors
 /// A target that does not exist.
 pub fn pass_options(options: &Options) -> Result<PassOptions, Error> {
-    let targets = targets(options)?;
+    let targets = described(options)?;
     let passes = match (CpuModel::of(targets.device()), GpuModel::of(targets.device())) {
         (Some(model), _) => PassOptions::of(model),
         (None, Some(model)) => PassOptions::of(model),
@@ -24,13 +24,13 @@ pub fn pass_options(options: &Options) -> Result<PassOptions, Error> {
 }
 
 /// Returns the kernels and host programs of a module at the buffer stage: the last stage that is
-/// text.
+/// text. It exists for GPUs that no code is made for yet too.
 ///
 /// # Errors
 /// A target that does not exist, or a failure of the compiler.
 pub fn kernels(module: Module, options: &Options) -> Result<Module, Error> {
     guarded(|| {
-        let targets = targets(options)?;
+        let targets = described(options)?;
         Ok(program(module, &targets, offers(options, &targets)?)?.module)
     })
 }
@@ -87,6 +87,15 @@ pub(crate) fn program(mut module: Module, targets: &Compilation, offers: Offers)
 /// # Errors
 /// A target that does not exist, or that has no backend.
 pub(crate) fn targets(options: &Options) -> Result<Compilation, Error> {
+    checked(options, Compilation::check_backend)
+}
+
+/// Returns the targets of kernels whose numbers are known, with a backend or without.
+fn described(options: &Options) -> Result<Compilation, Error> {
+    checked(options, |targets| if GpuModel::of(targets.device()).is_some() { Ok(()) } else { targets.check_backend() })
+}
+
+fn checked(options: &Options, check: impl Fn(&Compilation) -> Result<(), TargetError>) -> Result<Compilation, Error> {
     let targets = match (options.target_of_device(), options.wanted_target()) {
         (None, Some(name)) => name.parse(),
         (None, None) => Target::host().and_then(Compilation::of),
@@ -96,6 +105,6 @@ pub(crate) fn targets(options: &Options) -> Result<Compilation, Error> {
             name.parse::<Compilation>().and_then(|wanted| Compilation::new(wanted.host().clone(), device))
         }
     };
-    let checked = targets.and_then(|targets: Compilation| targets.check_backend().map(|()| targets));
+    let checked = targets.and_then(|targets: Compilation| check(&targets).map(|()| targets));
     checked.map_err(|error| Error::target(error.to_string()))
 }

@@ -63,7 +63,7 @@ pub fn lower(module: Module, targets: &Compilation) -> Result<Program, Diagnosti
 pub fn lower_with(module: Module, targets: &Compilation, offers: Offers) -> Result<Program, Diagnostic> {
     let mut lowering = Lowering {
         target: targets.device(),
-        scheduler: scheduler(targets.device())?,
+        scheduler: scheduler(targets.device()),
         offers,
         kernels: Vec::new(),
         known: HashMap::new(),
