@@ -115,6 +115,25 @@ pub fn llvm_ir(program: &Program, targets: &Compilation) -> Result<String, Error
     })
 }
 
+/// Returns the PTX of the kernels of `program`, for a device that is one of NVIDIA's GPUs. Kernels
+/// are exported by their names.
+///
+/// # Errors
+/// Another device, or a failure of LLVM.
+pub fn ptx(program: &Program, targets: &Compilation) -> Result<String, Error> {
+    let target = targets.device();
+    if !matches!(target, Target::Nvptx { .. }) {
+        return Err(Error::Emit(format!("PTX for `{target}`, which does not run it")));
+    }
+    in_context(|context| {
+        let machine = Machine::new(target, Codegen::Default)?;
+        let emit = open(context, &machine, target);
+        let mut functions = program.module.functions.iter().filter(|function| is_kernel_code(function));
+        functions.try_for_each(|function| lower_any(&emit, program, function))?;
+        machine.assembly(emit.module)
+    })
+}
+
 /// Checks that kernels and host programs go into one shared object, the only form of code yet.
 fn check(targets: &Compilation) -> Result<(), Error> {
     Ok(targets.check_backend()?)

@@ -18,7 +18,7 @@ mod target;
 
 pub mod text;
 
-pub use compile::{Compiled, Options, Timings, assembly, compile, llvm_ir};
+pub use compile::{Compiled, Options, Timings, assembly, compile, llvm_ir, ptx};
 pub use error::Error;
 pub use link::link;
 pub use lower::entry_symbol;

@@ -17,12 +17,22 @@ impl LlvmTarget {
                 ("x86_64-unknown-linux-gnu", x86.level().name().to_owned(), features.join(","))
             }
             Target::AArch64 => ("aarch64-unknown-linux-gnu", "generic".to_owned(), "+neon".to_owned()),
-            Target::Nvptx { sm } => ("nvptx64-nvidia-cuda", format!("sm_{sm}"), "+ptx80".to_owned()),
+            Target::Nvptx { sm } => ("nvptx64-nvidia-cuda", format!("sm_{sm}"), format!("+ptx{}", least_ptx(*sm))),
             // No code is made for an interpreter.
             Target::Simt { .. } => ("", String::new(), String::new()),
             Target::Amdgpu { gfx } => ("amdgcn-amd-amdhsa", gfx.clone(), String::new()),
         };
         Self { triple, cpu, features }
+    }
+}
+
+/// Returns the least version of PTX that has a chip: drivers take it and all older ones.
+fn least_ptx(sm: u32) -> u32 {
+    match sm {
+        0..=90 => 80,
+        91..=101 => 86,
+        102..=120 => 87,
+        _ => 88,
     }
 }
 

@@ -6,6 +6,7 @@ mod library_calls;
 mod linking;
 mod lower;
 mod programs;
+mod ptx;
 
 use crate::{Codegen, Error, Object, Passes, text};
 use disc_codegen::target::{Compilation, Target};

@@ -51,6 +51,25 @@ pub fn code(mut module: Module, options: &Options) -> Result<(Module, String), E
     })
 }
 
+/// Returns the PTX of a module's kernels, for a target such as `nvptx:sm_90`.
+///
+/// # Errors
+/// As [`crate::compile`], and another target.
+pub fn ptx(mut module: Module, options: &Options) -> Result<String, Error> {
+    guarded(|| {
+        let targets = described(options)?;
+        if !matches!(targets.device(), Target::Nvptx { .. }) {
+            let message = format!("no PTX is made for `{}`: expected a GPU of NVIDIA, such as `nvptx:sm_90`", targets.device());
+            return Err(Error::target(message));
+        }
+        let stage = start(&module)?;
+        let mut manager = PassManager::new(pass_options(options)?);
+        pipeline::run(&mut module, stage, Stage::Buffer, &mut manager)?;
+        let program = program(module, &targets, Offers::Nothing)?;
+        Ok(disc_llvm::ptx(&program, &targets)?)
+    })
+}
+
 /// Returns a module at the stage tensor with its weights quantised as compiled code reads them; a
 /// module whose weights are exact comes back as it is.
 ///

@@ -122,7 +122,17 @@ impl<'c> Lowering<'_, 'c> {
         let [failed, after] = [self.append_block(), self.append_block()];
         self.emit.builder.build_conditional_branch(fails, failed, after)?;
         self.emit.builder.position_at_end(failed);
-        self.emit.builder.build_return(Some(&status))?;
+        if self.function.grid.is_some() {
+            let base = self.task_memory.ok_or_else(|| Error::Emit("a routine is called without memory".to_owned()))?;
+            let value = |slot| -> Result<Val<'c>, Error> {
+                Ok(self.emit.builder.build_load(self.emit.context.i64_type(), self.emit.slot(base, slot)?, "")?)
+            };
+            let values = (0..disc_abi::KERNEL_VALUES as i64).map(value).collect::<Result<Vec<_>, _>>()?;
+            self.report(status, &values)?;
+            self.emit.builder.build_unconditional_branch(after)?;
+        } else {
+            self.emit.builder.build_return(Some(&status))?;
+        }
         self.emit.builder.position_at_end(after);
         Ok(())
     }
@@ -130,9 +140,7 @@ impl<'c> Lowering<'_, 'c> {
     /// Returns the number of the site from the kernel, with the values at the start of the task's
     /// memory.
     pub(super) fn assert(&mut self, inst: Inst) -> Result<(), Error> {
-        let (Some(site), Some(base)) = (self.int(inst, "site"), self.task_memory) else {
-            return Err(self.error(inst, "needs a `site`, and a kernel around it".to_owned()));
-        };
+        let Some(site) = self.int(inst, "site") else { return Err(self.error(inst, "needs a `site`".to_owned())) };
         let values = &self.function.operands(inst)[1..];
         if values.len() > disc_abi::KERNEL_VALUES {
             return Err(self.error(inst, format!("has {} values, the runtime takes {}", values.len(), disc_abi::KERNEL_VALUES)));
@@ -141,15 +149,25 @@ impl<'c> Lowering<'_, 'c> {
         let [fails, holds] = [self.append_block(), self.append_block()];
         self.emit.builder.build_conditional_branch(pred, holds, fails)?;
         self.emit.builder.position_at_end(fails);
-        for (position, &value) in (0..).zip(values) {
+        let wide = |&value: &Value| {
             let signed = self.function.ty(value).dtype().is_signed_integer();
-            let wide = self.emit.resize(self.value(value)?, 64, signed)?;
-            let at = self.emit.slot(base, position)?;
-            self.emit.builder.build_store(at, wide)?;
-        }
-        self.fence_nontemporal()?;
+            self.emit.resize(self.value(value)?, 64, signed)
+        };
         let status = self.emit.const_int(32, 1, site);
-        self.emit.builder.build_return(Some(&status))?;
+        if self.function.grid.is_some() {
+            let values = values.iter().map(wide).collect::<Result<Vec<_>, _>>()?;
+            self.report(status, &values)?;
+            self.emit.builder.build_unconditional_branch(holds)?;
+        } else {
+            let base = self.task_memory.ok_or_else(|| self.error(inst, "needs a kernel around it".to_owned()))?;
+            for (position, value) in (0..).zip(values) {
+                let wide = wide(value)?;
+                let at = self.emit.slot(base, position)?;
+                self.emit.builder.build_store(at, wide)?;
+            }
+            self.fence_nontemporal()?;
+            self.emit.builder.build_return(Some(&status))?;
+        }
         self.emit.builder.position_at_end(holds);
         Ok(())
     }

@@ -8,7 +8,7 @@ use crate::{
     Error,
     emit::{Emitted, Val, lanes_of},
 };
-use disc_ir::{DType, Dim, Inst, OpKind, Value};
+use disc_ir::{Attr, DType, Dim, Inst, OpKind, Value};
 use inkwell::{
     FloatPredicate, IntPredicate,
     attributes::{Attribute, AttributeLoc},
@@ -21,7 +21,7 @@ const SCRATCH_ALIGN: i64 = disc_abi::SCRATCH_ALIGN as i64;
 
 impl<'c> Lowering<'_, 'c> {
     /// Returns the address (or the addresses, for a vector of indices) of an access.
-    fn address(&mut self, buffer: Value, index: Value) -> Result<Val<'c>, Error> {
+    pub(super) fn address(&mut self, buffer: Value, index: Value) -> Result<Val<'c>, Error> {
         let dtype = self.function.ty(buffer).dtype();
         let base = self.value(buffer)?.into_pointer_value();
         self.emit.element_address(dtype, base, self.value(index)?)
@@ -35,6 +35,9 @@ impl<'c> Lowering<'_, 'c> {
             Some(places) => self.load_strided(operands[0], &places, lanes, mask)?,
             None => self.load_any(operands[0], operands[1], lanes, mask)?,
         };
+        if mask.is_none() {
+            self.mark_load(inst, value)?;
+        }
         let value = match dtype {
             DType::I1 => self.emit.icmp(IntPredicate::NE, value, self.emit.const_int(8, lanes, 0))?,
             _ => value,
@@ -103,6 +106,9 @@ impl<'c> Lowering<'_, 'c> {
                     Some(multiple) => self.mark_nontemporal(store, multiple)?,
                     None => align(store, dtype)?,
                 }
+                if let Some(bytes) = self.int(inst, "align") {
+                    set_alignment(store, bytes as u32)?;
+                }
             }
             (Val::PointerValue(at), Some(mask)) if lanes == 1 => {
                 let [write, after] = [self.append_block(), self.append_block()];
@@ -123,6 +129,20 @@ impl<'c> Lowering<'_, 'c> {
                 let call = self.emit.call_intrinsic("llvm.masked.scatter", &types, &[value, addresses, mask])?;
                 self.align_argument(call, 1, dtype);
             }
+        }
+        Ok(())
+    }
+
+    /// States what a load of a grid kernel says about its address and its memory.
+    fn mark_load(&self, inst: Inst, value: Val<'c>) -> Result<(), Error> {
+        let Some(load) = value.as_instruction_value() else { return Ok(()) };
+        if let Some(bytes) = self.int(inst, "align") {
+            set_alignment(load, bytes as u32)?;
+        }
+        if matches!(self.attr(inst, "cache"), Some(Attr::Enum("readonly"))) {
+            let nothing = self.emit.context.metadata_node(&[]);
+            let kind = self.emit.context.get_kind_id("invariant.load");
+            load.set_metadata(nothing, kind).map_err(|error| Error::Emit(error.to_string()))?;
         }
         Ok(())
     }
@@ -289,7 +309,11 @@ impl<'c> Lowering<'_, 'c> {
 }
 
 fn align(instruction: InstructionValue<'_>, dtype: DType) -> Result<(), Error> {
-    instruction.set_alignment(dtype.size() as u32).map_err(|e| Error::Emit(e.to_string()))
+    set_alignment(instruction, dtype.size() as u32)
+}
+
+fn set_alignment(instruction: InstructionValue<'_>, bytes: u32) -> Result<(), Error> {
+    instruction.set_alignment(bytes).map_err(|e| Error::Emit(e.to_string()))
 }
 
 /// Makes a constant vector of lanes; a single one as a scalar.

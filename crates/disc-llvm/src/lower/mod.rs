@@ -10,6 +10,7 @@ mod convert;
 mod dots;
 mod elementwise;
 mod entry;
+mod grid;
 mod host;
 mod integer;
 mod kernel;
@@ -73,6 +74,12 @@ pub(crate) fn lower<'c>(emit: &Emit<'c>, program: &Module, function: &Function) 
     emit.builder.position_at_end(body);
     let mut lowering = Lowering::new(emit, program, function, llvm);
     match function.kind {
+        FunctionKind::Kernel if function.grid.is_some() => {
+            lowering.grid_parameters()?;
+            lowering.lower_block(function.body)?;
+            emit.builder.build_return(None)?;
+            return Ok(());
+        }
         FunctionKind::Kernel => lowering.kernel_parameters()?,
         FunctionKind::Routine => lowering.routine_parameters(),
         FunctionKind::Func | FunctionKind::Host => return Err(Error::Emit(format!("`{}` is no kernel", function.name))),
@@ -90,6 +97,12 @@ pub(crate) fn lower<'c>(emit: &Emit<'c>, program: &Module, function: &Function) 
 fn declare<'c>(emit: &Emit<'c>, program: &Module, function: &Function) -> Result<FunctionValue<'c>, Error> {
     if let Some(found) = emit.module.get_function(&function.name) {
         return Ok(found);
+    }
+    if let Some(grid) = function.grid {
+        let llvm = emit.module.add_function(&function.name, grid::grid_type(emit, program, function), Some(Linkage::External));
+        mark(emit.context, llvm, &emit.target);
+        grid::mark_kernel(emit.context, llvm, grid);
+        return Ok(llvm);
     }
     let (ptr, i64t) = (emit.pointer(), emit.context.i64_type());
     let ty = match function.kind {
@@ -264,7 +277,7 @@ impl<'e, 'c> Lowering<'e, 'c> {
             Fetch => self.fetch(inst),
             LaunchGrid => self.launch_grid(inst),
             Atomic | Barrier | CommitCopies | CopyAsync | LoadMatrix | MultiplyTiles | Place | ReduceGroup | ReleaseGrid
-            | Shared | Shuffle | Vote | WaitCopies | WaitGrid => Err(self.error(inst, "is an op of grid kernels".to_owned())),
+            | Shared | Shuffle | Vote | WaitCopies | WaitGrid => self.op_of_threads(inst),
             Acos | Acosh | Asin | Asinh | Atan | Atan2 | Atanh | BesselI1e | Cbrt | Cosh | Cosine | Digamma | Erf | ErfInv
             | Erfc | Exponential | ExponentialMinusOne | Lgamma | Log | LogPlusOne | Logistic | NextAfter | Polygamma | Sine
             | Sinh | Tan | Tanh | Zeta => Err(self.error(inst, "must be expanded to arithmetic before".to_owned())),
