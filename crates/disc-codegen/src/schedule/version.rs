@@ -1,5 +1,5 @@
 //! The result of a schedule: kernels and their launches, in versions with guards.
-use super::Condition;
+use super::{Condition, Group};
 use crate::kernel::Site;
 use disc_ir::{Dim, Function, TensorType};
 use std::sync::Arc;
@@ -96,6 +96,12 @@ impl Scheduled {
         self.launches.extend(next.launches);
         self.sites.extend(next.sites);
     }
+
+    /// Adds the code that `schedule` writes for the group: its sites are numbered behind these.
+    pub(super) fn append_of(&mut self, group: &Group<'_>, schedule: impl FnOnce(&Group<'_>) -> Self) {
+        let first_site = group.first_site + self.sites.len() as i64;
+        self.append(schedule(&Group { first_site, ..group.clone() }));
+    }
 }
 
 /// The kind of a version. crates/disc/tests/it/versions.rs runs each.
@@ -127,7 +133,7 @@ pub enum VersionKind {
     ScanTiles,
     /// Large results, written past the caches.
     Nontemporal,
-    /// Tiles of a grid, turned in shared memory.
+    /// Tiles of a grid, transposed in shared memory.
     GridTiles,
     /// Elements of a grid, a vector of them a thread.
     GridVectors,
@@ -147,8 +153,8 @@ pub enum VersionKind {
     BlockRowVectors,
     /// Rows of a grid, of which a block has one, with positions of 32 bits.
     BlockRows,
-    /// Products of a grid, with positions of 32 bits.
-    GridProducts,
+    /// Matmuls of a grid, with positions of 32 bits.
+    GridMatmuls,
     /// Attention of a few queries on a grid.
     GridAttentionFew,
     /// Attention on a grid whose queries and values are short.
@@ -169,11 +175,11 @@ pub enum VersionKind {
     PartSorts,
     /// Sorts of a grid, of which a block has a line in memory of the device.
     DeviceSorts,
-    /// Products of a grid of one row, or one column, in vectors.
+    /// Matmuls of a grid of one row, or one column, in vectors.
     RowVectors,
-    /// Products of a grid of few rows, or few columns, in vectors.
+    /// Matmuls of a grid of few rows, or few columns, in vectors.
     FewRowVectors,
-    /// Products of a grid of few rows, or few columns.
+    /// Matmuls of a grid of few rows, or few columns.
     FewRows,
     /// Positions of many true elements of a grid, in parts that are counted first.
     SplitPositions,
@@ -206,7 +212,7 @@ impl VersionKind {
         Self::WarpRows,
         Self::BlockRowVectors,
         Self::BlockRows,
-        Self::GridProducts,
+        Self::GridMatmuls,
         Self::GridAttentionFew,
         Self::GridAttentionHeads,
         Self::GridAttention,

@@ -130,9 +130,9 @@ impl VersionKind {
                 "grids: other rows, of tensors that have fewer than 2^31 elements",
                 "a block walks a row",
             ],
-            Self::GridProducts => [
+            Self::GridMatmuls => [
                 "`kN_matmul_s`",
-                "grids: products of tensors that have fewer than 2^31 elements",
+                "grids: matmuls of tensors that have fewer than 2^31 elements",
                 "a block has a tile of 64 by 64 results",
             ],
             Self::GridAttentionFew => [
@@ -155,7 +155,7 @@ impl VersionKind {
     }
 
     /// The row of a version for grids of an op none of whose elements can be computed by itself,
-    /// and of products of few rows.
+    /// and of matmuls of few rows.
     fn row_of_lines(self) -> Row {
         match self {
             Self::ThreadScans => [
@@ -197,18 +197,18 @@ impl VersionKind {
             ],
             Self::RowVectors => [
                 "`kN_matmul_row_v`",
-                "grids: products of one row, or of one column if that is known; vectors of 16 bytes divide the innermost dimension of \
+                "grids: matmuls of one row, or of one column if that is known; vectors of 16 bytes divide the innermost dimension of \
                  the other operand, else as `kN_pointwise_v`",
                 "a warp has a line of the other operand, or a block has 32 columns of it",
             ],
             Self::FewRowVectors => [
                 "`kN_matmul_rows_v`",
-                "grids: products of at most 8 rows, or of as few columns if that is known; else as `kN_matmul_row_v`",
+                "grids: matmuls of at most 8 rows, or of as few columns if that is known; else as `kN_matmul_row_v`",
                 "a warp has two lines of the other operand, or a block has 32 columns of it",
             ],
             Self::FewRows => [
                 "`kN_matmul_rows`",
-                "grids: products of at most 8 rows, or of as few columns if that is known; all tensors have fewer than 2^31 elements",
+                "grids: matmuls of at most 8 rows, or of as few columns if that is known; all tensors have fewer than 2^31 elements",
                 "as `kN_matmul_rows_v`",
             ],
             Self::SplitPositions => [

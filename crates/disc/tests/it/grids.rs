@@ -1,5 +1,5 @@
-//! Compares the code of groups for grids with the interpreter at the edges of its versions, and
-//! from many threads. `version_cases` tells which version runs.
+//! Compares the code of groups for grids with the interpreter at the sizes where another version
+//! begins, and from many threads. `version_cases` checks which version runs.
 use crate::{
     version_cases::{FIRST, LINEAR, POSITIVE, SCAN_DOWN, TRANSPOSED},
     versions::{ATTENTION_OF_ANY, COLUMNS, NEGATED, PRODUCT, SCAN, SOFTMAX, SORT, SUMS},
@@ -15,6 +15,8 @@ use disc_ir::generate::cases::Nearness;
 use std::{sync::Barrier, thread};
 
 const CHIP: &str = "simt:sm_90";
+/// A chip of each kind: NVIDIA's, and AMD's with warps of 64 threads and of 32.
+const CHIPS: [&str; 3] = [CHIP, "simt:gfx942", "simt:gfx1100"];
 
 fn load(program: &str, device: &str) -> Executable {
     let options = Options { device: Some(device.to_owned()), ..Options::default() };
@@ -54,7 +56,7 @@ fn fresh(output: Option<HostOutput>) -> Tensor {
 fn all_versions_of_grids_agree_with_the_interpreter() {
     let sizes =
         [[0, 5], [5, 0], [1, 1], [7, 31], [33, 32], [1, 255], [15, 16], [16, 15], [3, 1024], [2, 1025], [300, 4], [4, 2052]];
-    for device in [CHIP, "simt:gfx942", "simt:gfx1100"] {
+    for device in CHIPS {
         for program in [NEGATED, TRANSPOSED, SOFTMAX, SUMS, COLUMNS] {
             let executable = load(program, device);
             sizes.iter().for_each(|sizes| run(&executable, program, &[sizes.to_vec()]));
@@ -85,7 +87,7 @@ fn attention_on_grids_agrees_with_the_interpreter() {
         [20, 40, 3, 65],
         [20, 33, 97, 257],
     ];
-    for device in [CHIP, "simt:gfx942", "simt:gfx1100"] {
+    for device in CHIPS {
         let executable = load(ATTENTION_OF_ANY, device);
         for [queries, keys, terms, columns] in sizes {
             let inputs = [vec![2, queries, terms], vec![2, keys, terms], vec![2, keys, columns]];
@@ -117,7 +119,7 @@ func @main(%x: tensor<[B]x[S]xf32>) -> (tensor<[B]x[S]xf32>, tensor<[B]x[S]xf32>
 #[test]
 fn scans_of_grids_agree_with_the_interpreter() {
     let sizes = [[0, 5], [5, 0], [1, 1], [3, 2], [9, 31], [8, 32], [7, 33], [2, 64], [17, 257], [2, 1024], [3, 1025], [1, 5000]];
-    for device in [CHIP, "simt:gfx942", "simt:gfx1100"] {
+    for device in CHIPS {
         for program in [SCAN, SCAN_DOWN, SCANS] {
             let executable = load(program, device);
             sizes.iter().for_each(|sizes| run(&executable, program, &[sizes.to_vec()]));
@@ -138,7 +140,7 @@ func @main(%x: tensor<[B]x[S]xf32>) -> (tensor<[B]x[min(S, 1)]xf64>, tensor<[B]x
 #[test]
 fn sorts_of_grids_agree_with_the_interpreter() {
     let sizes = [[0, 5], [5, 0], [1, 1], [9, 2], [17, 32], [8, 33], [3, 64], [2, 65], [5, 500], [2, 2048], [1, 4096], [2, 4097]];
-    for device in [CHIP, "simt:gfx942", "simt:gfx1100"] {
+    for device in CHIPS {
         for program in [SORT, FIRST, RANKED] {
             let executable = load(program, device);
             sizes.iter().for_each(|sizes| run(&executable, program, &[sizes.to_vec()]));
@@ -164,7 +166,7 @@ func @main(%x: tensor<[B]x[K]xf32>, %y: tensor<[K]x3xf32>) -> tensor<[B]x3xf32> 
 #[test]
 fn products_of_few_rows_agree_with_the_interpreter() {
     let sizes = [[0, 4, 4], [1, 0, 4], [1, 4, 0], [1, 1, 1], [1, 128, 4], [1, 516, 36], [2, 132, 35], [8, 1030, 68], [9, 40, 12]];
-    for device in [CHIP, "simt:gfx942", "simt:gfx1100"] {
+    for device in CHIPS {
         let [linear, batched, few] = [LINEAR, BATCHED, FEW_COLUMNS].map(|program| load(program, device));
         for [rows, terms, columns] in sizes {
             run(&linear, LINEAR, &[vec![rows, terms], vec![columns, terms]]);
@@ -185,7 +187,7 @@ func @main(%x: tensor<[N]xf32>) -> tensor<[N/4]xi64> {
 
 #[test]
 fn positions_of_grids_agree_with_the_interpreter() {
-    for device in [CHIP, "simt:gfx942", "simt:gfx1100"] {
+    for device in CHIPS {
         for program in [POSITIVE, FEW_POSITIVE] {
             let executable = load(program, device);
             for size in [0, 1, 4, 255, 257, 1024, 1025, 3000, 16_383, 16_384, 40_001] {
@@ -219,7 +221,7 @@ func @main(%x: tensor<[B]x[S]xf32>) -> (tensor<7x[S]xf32>, tensor<9x[S]xf32>) {
 
 #[test]
 fn scatters_of_grids_agree_with_the_interpreter() {
-    for device in [CHIP, "simt:gfx942", "simt:gfx1100"] {
+    for device in CHIPS {
         let executable = load(SCATTERED, device);
         for sizes in [[0, 3], [3, 0], [1, 1], [2, 33], [70, 5], [19, 300]] {
             run(&executable, SCATTERED, &[sizes.to_vec()]);

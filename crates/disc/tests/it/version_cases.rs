@@ -115,7 +115,7 @@ fn case(kind: VersionKind) -> Case {
         VersionKind::WarpRows => grid(SOFTMAX, 11, 131, "_warp"),
         VersionKind::BlockRowVectors => grid(SOFTMAX, 3, 2052, "_block_v"),
         VersionKind::BlockRows => grid(SOFTMAX, 3, 2051, "_block"),
-        VersionKind::GridProducts => Case { inputs: vec![vec![67, 33], vec![33, 20]], ..grid(PRODUCT, 1, 1, "_matmul_s") },
+        VersionKind::GridMatmuls => Case { inputs: vec![vec![67, 33], vec![33, 20]], ..grid(PRODUCT, 1, 1, "_matmul_s") },
         VersionKind::GridAttentionFew => Case {
             inputs: vec![vec![2, 5, 2, 8], vec![2, 130, 2, 8], vec![2, 130, 2, 8]],
             ..grid(ATTENTION, 1, 1, "_attention_few")

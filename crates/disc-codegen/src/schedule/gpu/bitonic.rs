@@ -13,7 +13,10 @@ use crate::{
 };
 use disc_ir::{DType, Dim, Grid, Literal, OpKind, TensorType, Value};
 
-/// The types of the values of an entry: keys of 32 bits have their position in the same number.
+/// The lower bits of an entry of one number, which have the position.
+const POSITION_BITS: i64 = 32;
+
+/// Returns the types of the values of an entry: a key of 32 bits and its position are one number.
 pub(super) fn types_of(key: DType) -> Vec<DType> {
     if key == DType::I64 { vec![DType::I64, DType::I32] } else { vec![DType::I64] }
 }
@@ -26,37 +29,38 @@ pub(super) fn padded(kb: &mut KernelBuilder, warp: u32, size: &Dim) -> Value {
     kb.close_while(more)[0]
 }
 
-/// A bound of [`padded`] in elements of memory.
+/// Returns a bound of [`padded`] that is a dim.
 pub(super) fn room(warp: u32, size: &Dim) -> Dim {
     Dim::max(&(size * 2), &Dim::constant(warp.into()))
 }
 
-/// Makes an entry.
+/// Returns the entry of a key from a position.
 pub(super) fn entry(kb: &mut KernelBuilder, key: Value, place: Value) -> Vec<Value> {
     if kb.dtype(key) == DType::I64 {
         return vec![key, kb.convert(place, DType::I32)];
     }
     let (wide, place) = (kb.convert(key, DType::I64), kb.convert(place, DType::I64));
-    let shift = kb.constant(Literal::splat_i64(DType::I64, 32), 1);
+    let shift = kb.constant(Literal::splat_i64(DType::I64, POSITION_BITS), 1);
     let high = kb.map(OpKind::ShiftLeft, &[wide, shift]);
     vec![kb.map(OpKind::Or, &[high, place])]
 }
 
-/// An entry behind all others.
+/// Returns an entry behind all others.
 pub(super) fn last(kb: &mut KernelBuilder, key: DType) -> Vec<Value> {
     types_of(key).into_iter().map(|dtype| key::greatest(kb, dtype)).collect()
 }
 
-/// The position that an entry is from.
+/// Returns the position that an entry is from.
 pub(super) fn place(kb: &mut KernelBuilder, entry: &[Value]) -> Value {
     if let [_, place] = entry {
         return kb.convert(*place, kb.index_type());
     }
-    let low = kb.constant(Literal::splat_i64(DType::I64, (1 << 32) - 1), 1);
+    let low = kb.constant(Literal::splat_i64(DType::I64, (1 << POSITION_BITS) - 1), 1);
     let place = kb.and(entry[0], low);
     kb.convert(place, kb.index_type())
 }
 
+/// Returns true if entry `a` is in front of `b`.
 fn is_before(kb: &mut KernelBuilder, a: &[Value], b: &[Value]) -> Value {
     let less = kb.compare("LT", a[0], b[0]);
     let (&[_, a_place], &[_, b_place]) = (a, b) else { return less };
@@ -74,12 +78,12 @@ pub(super) fn sort_warp(kb: &mut KernelBuilder, warp: u32, entry: Vec<Value>) ->
     })
 }
 
-/// The powers of two from 2 to a warp.
+/// Returns the powers of two from 2 to a warp.
 fn rising(warp: u32) -> Vec<u32> {
     (1..=warp.ilog2()).map(|bits| 1 << bits).collect()
 }
 
-/// Returns true if the number has no such bit.
+/// Tests if a number does not have a bit.
 fn is_clear(kb: &mut KernelBuilder, number: Value, bit: u32) -> Value {
     let (bit, zero) = (kb.int(bit.into()), kb.int(0));
     let found = kb.and(number, bit);
@@ -190,7 +194,7 @@ impl Entries {
         kb.close_while(widths);
     }
 
-    /// Replaces entries by what the warps that have them in registers make of them.
+    /// Replaces the entries by what `compute` returns for each: lanes have those of a warp's width.
     fn in_registers(&self, kb: &mut KernelBuilder, compute: impl FnOnce(&mut KernelBuilder, Value, Vec<Value>) -> Vec<Value>) {
         let (open, at) = self.open(kb);
         let entry = self.load(kb, at);
@@ -214,10 +218,10 @@ impl Entries {
             let (bit, zero) = (kb.and(at, both), kb.int(0));
             let descends = kb.compare("NE", bit, zero);
             let swaps = kb.map(OpKind::Xor, &[is_less, descends]);
-            let turned = |kb: &mut KernelBuilder, a: &[Value], b: &[Value]| -> Vec<Value> {
+            let sorted = |kb: &mut KernelBuilder, a: &[Value], b: &[Value]| -> Vec<Value> {
                 a.iter().zip(b).map(|(&a, &b)| kb.select(swaps, b, a)).collect()
             };
-            let (first, second) = (turned(kb, &lower, &upper), turned(kb, &upper, &lower));
+            let (first, second) = (sorted(kb, &lower, &upper), sorted(kb, &upper, &lower));
             self.store(kb, at, &first);
             self.store(kb, other, &second);
             Vec::new()

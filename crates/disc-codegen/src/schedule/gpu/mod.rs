@@ -1,27 +1,27 @@
-//! Schedules for GPUs: blocks of threads on a grid, memory that a block shares.
+//! Schedules groups on grids: blocks of threads, and memory that the threads of a block share.
 //!
-//! Every group has code from the first day: the schedules of [`tasks`] make each unit of work a
-//! thread. Faster ones replace them kind by kind.
+//! Every group has code. One without a schedule here, such as a reduction in an order of its own,
+//! gets the CPU's, with each unit of work on a thread: [`tasks`]. One that no schedule of its kind
+//! accepts is computed element by element: [`pointwise::in_elements`].
 mod align;
 mod attention;
 mod bitonic;
 mod candidates;
 mod conditions;
-mod few_rows;
 mod frame;
+mod matmul;
 mod nonzero;
 mod ordered;
 mod pointwise;
 mod prefix;
-mod products;
 mod rows;
 mod scan;
 mod scatter;
-mod split;
 mod standalone;
 mod tasks;
 mod transpose;
 mod update;
+mod vectors;
 
 use super::{
     Group, Request, Scheduler, Versioned,
@@ -59,7 +59,7 @@ fn of_kind(group: &Group<'_>, request: Request<'_>) -> Result<Option<Versioned>,
             let decided = request.plan.expect("a reduction group carries its plan");
             rows::versions(group, &ReductionSchedule::new(group.function, decided.clone()))
         }
-        FusionKind::Matmul => Some(products::versions(group)?),
+        FusionKind::Matmul => Some(matmul::versions(group)?),
         FusionKind::Attention => Some(attention::versions(group)?),
         FusionKind::Standalone => standalone::versions(group),
         FusionKind::Convolution => return Err("a thread computes an element of a group of kind convolution".into()),

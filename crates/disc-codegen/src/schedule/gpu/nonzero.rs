@@ -5,42 +5,38 @@
 //!
 //! Invariant: the number of parts is the same for all sizes and devices.
 use super::{
-    candidates::Candidates,
-    conditions::{at_least, can_hold, narrow_positions, narrowed},
-    frame::GridFrame,
+    candidates::{Candidate, Candidates},
+    conditions::at_least,
+    frame::{GridFrame, grid_of},
     prefix::Prefix,
 };
 use crate::{
     kernel::{Index, KernelBuilder},
-    schedule::{Group, Scheduled, Version, VersionKind, Versioned, Workspace, version::aligned_bytes},
-    target::GpuModel,
+    schedule::{Group, Scheduled, VersionKind, Versioned, Workspace, version::aligned_bytes},
 };
 use disc_ir::{DType, Dim, Grid, Inst, OpKind, TensorType, Value};
+use std::sync::Arc;
 
 /// Elements that a thread has at once.
 const EACH: i64 = 4;
 /// Parts of many elements: at most one for each thread of a block, which adds up their counts.
 const PARTS: i64 = 128;
-/// So many elements are worth a second launch.
+/// Fewer elements are not worth a second launch.
 const MANY: i64 = 16 << 10;
 
 pub(super) fn versions(group: &Group<'_>, inst: Inst) -> Versioned {
     let mut candidates = Candidates::of(group);
-    let size = Nonzero::new(group, inst, 1).size;
-    let mut guard = narrow_positions(group);
-    guard.extend(at_least(group, MANY, &size));
-    // Code for all sizes has no memory of its own; that of a version has a guard.
-    if can_hold(group, &guard) && !guard.is_empty() {
-        let inside = narrowed(&candidates.next, "split", &guard);
-        let tensor = TensorType::new([Dim::constant(PARTS)], DType::I32);
-        let workspaces = vec![Workspace { bytes: aligned_bytes(&tensor), most: None, tensor }];
-        let counting = Group { name: format!("{}_count", group.name).into(), ..inside.clone() };
-        let mut code = Nonzero::new(&counting, inst, PARTS).counted(&workspaces);
-        let first_site = inside.first_site + code.sites.len() as i64;
-        let writing = Group { first_site, ..inside };
-        code.append(Nonzero::new(&writing, inst, PARTS).written(&workspaces));
-        candidates.add(Version { kind: VersionKind::SplitPositions, guard, code, workspaces });
-    }
+    let many = at_least(group, MANY, &Nonzero::new(group, inst, 1).size);
+    let counts = TensorType::new([Dim::constant(PARTS)], DType::I32);
+    let workspaces = vec![Workspace { bytes: aligned_bytes(&counts), most: None, tensor: counts }];
+    let counting_name: Arc<str> = format!("{}_count", group.name).into();
+    let split = Candidate::new(VersionKind::SplitPositions, "split", many).with_workspaces(workspaces);
+    candidates.add(split, |group, workspaces| {
+        let counting = Group { name: counting_name, ..group.clone() };
+        let mut code = Nonzero::new(&counting, inst, PARTS).counted(workspaces);
+        code.append_of(group, |group| Nonzero::new(group, inst, PARTS).written(workspaces));
+        Some(code)
+    });
     candidates.in_narrow_positions((VersionKind::BlockPositions, "block"), |group| Nonzero::new(group, inst, 1).written(&[]))
 }
 
@@ -58,7 +54,6 @@ struct Nonzero<'g> {
 impl<'g> Nonzero<'g> {
     fn new(group: &'g Group<'g>, inst: Inst, parts: i64) -> Self {
         let (mask, positions) = (group.function.operands(inst)[0], group.function.result(inst));
-        let warp = GpuModel::of(group.target).expect("a schedule of GPUs").warp;
         Self {
             group,
             mask,
@@ -66,7 +61,7 @@ impl<'g> Nonzero<'g> {
             size: group.tensor(mask).dims[0].clone(),
             room: group.tensor(positions).dims[0].clone(),
             parts,
-            grid: Grid { threads: GpuModel::THREADS, warp },
+            grid: grid_of(group.target),
         }
     }
 
@@ -123,7 +118,7 @@ impl<'g> Nonzero<'g> {
         frame.finish(Dim::constant(self.parts))
     }
 
-    /// The range of this block's part.
+    /// Returns the first position of this block's part, and the one behind its last.
     fn part(&self, kb: &mut KernelBuilder) -> [Value; 2] {
         let size = kb.dim(&self.size);
         if self.parts == 1 {

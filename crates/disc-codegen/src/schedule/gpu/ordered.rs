@@ -7,19 +7,18 @@
 //! Invariant: no result has the memory of an input, whose elements are read behind the sort.
 use super::{
     bitonic::{self, Entries},
-    candidates::Candidates,
-    conditions::{at_most, can_hold, narrow_positions, narrowed},
-    frame::GridFrame,
+    candidates::{Candidate, Candidates},
+    conditions::at_most,
+    frame::{GridFrame, grid_of, warp_of},
 };
 use crate::{
     kernel::{Index, KernelBuilder},
     schedule::{
-        Condition, Group, Scheduled, Version, VersionKind, Versioned, Workspace,
-        common::iteration_space::{Merged, place_unit},
+        Condition, Group, Scheduled, VersionKind, Versioned, Workspace,
+        common::iteration_space::Merged,
         cpu::{self, key, lines, order_of},
         version::aligned_bytes,
     },
-    target::GpuModel,
 };
 use disc_ir::{Attr, DType, Dim, Grid, Inst, OpKind, TensorType, Value, ops::body::Order};
 use disc_passes::analysis::query::Query;
@@ -35,51 +34,36 @@ const MOST: i64 = 1 << 29;
 pub(super) fn versions(group: &Group<'_>, inst: Inst) -> Option<Versioned> {
     let order = order_of(group, inst)?;
     let mut candidates = Candidates::of(group);
-    let warp = GpuModel::of(group.target).expect("a schedule of GPUs").warp;
     let Ordered { size, wanted, is_sort, .. } = Ordered::of(group, inst, order);
-    let short = |kind, suffix, most, dim| (kind, suffix, at_most(group, most, dim));
+    let short = |kind, suffix, most, dim| (kind, Candidate::new(kind, suffix, at_most(group, most, dim)));
     let all = [
-        short(VersionKind::WarpSorts, "warp", warp.into(), &size),
+        short(VersionKind::WarpSorts, "warp", warp_of(group.target).into(), &size),
         short(VersionKind::BlockSorts, "block", ROOM, &size),
         short(VersionKind::PartSorts, "parts", WANTED, &wanted),
     ];
-    for (kind, suffix, bound) in all.into_iter().take(if is_sort { 2 } else { 3 }) {
-        let mut guard = narrow_positions(group);
-        guard.extend(bound);
-        if can_hold(group, &guard) && !candidates.is_complete() {
-            let inside = narrowed(&candidates.next, suffix, &guard);
-            let code = Ordered::of(&inside, inst, order).scheduled(kind);
-            candidates.add(Version { kind, guard, code, workspaces: Vec::new() });
-        }
+    // A sort wants all elements.
+    for (kind, candidate) in all.into_iter().take(if is_sort { 2 } else { 3 }) {
+        candidates.add(candidate, |group, _| Some(Ordered::of(group, inst, order).scheduled(kind)));
     }
-    if let Some(version) = in_device_memory(&candidates, inst, order) {
-        candidates.add(version);
-    }
+    add_in_device_memory(&mut candidates, inst, order);
     Some(candidates.or_units(|group| cpu::standalone(group).expect("units of work sort any line")))
 }
 
-/// Returns the version that sorts in memory of the device.
-fn in_device_memory(candidates: &Candidates<'_>, inst: Inst, order: Order) -> Option<Version> {
-    let group = &candidates.next;
-    let mut guard = narrow_positions(group);
-    let of_group = Ordered::of(group, inst, order);
-    let lines = of_group.line_count();
-    let count = &of_group.size * &lines;
-    // Code for all sizes has no memory of its own; that of a version has a guard.
-    guard.push(Condition::Less(count, Dim::constant(MOST)));
-    if candidates.is_complete() || !can_hold(group, &guard) {
-        return None;
-    }
-    let kind = VersionKind::DeviceSorts;
-    let inside = narrowed(group, "device", &guard);
-    let all = &lines * &of_group.room();
+/// Adds the version that sorts in memory of the device.
+fn add_in_device_memory(candidates: &mut Candidates<'_>, inst: Inst, order: Order) {
+    let ordered = Ordered::of(&candidates.next, inst, order);
+    let lines = ordered.line_count();
+    let elements = Condition::Less(&ordered.size * &lines, Dim::constant(MOST));
+    let entries = &lines * &ordered.room();
     let workspace = |dtype: DType| {
-        let tensor = TensorType::new([all.clone()], dtype);
+        let tensor = TensorType::new([entries.clone()], dtype);
         Workspace { bytes: aligned_bytes(&tensor), most: None, tensor }
     };
-    let workspaces: Vec<Workspace> = bitonic::types_of(of_group.key).into_iter().map(workspace).collect();
-    let code = Ordered { workspaces: &workspaces, ..Ordered::of(&inside, inst, order) }.scheduled(kind);
-    Some(Version { kind, guard, code, workspaces })
+    let workspaces = bitonic::types_of(ordered.key).into_iter().map(workspace).collect();
+    let kind = VersionKind::DeviceSorts;
+    candidates.add(Candidate::new(kind, "device", [elements]).with_workspaces(workspaces), |group, workspaces| {
+        Some(Ordered { workspaces, ..Ordered::of(group, inst, order) }.scheduled(kind))
+    });
 }
 
 /// A sort, or the start of one, along lines.
@@ -116,7 +100,6 @@ impl<'g> Ordered<'g> {
             Some(Attr::Dim(skip)) => skip.clone(),
             _ => Dim::constant(0),
         };
-        let warp = GpuModel::of(group.target).expect("a schedule of GPUs").warp;
         Self {
             group,
             order,
@@ -131,7 +114,7 @@ impl<'g> Ordered<'g> {
             results,
             skip,
             workspaces: &[],
-            grid: Grid { threads: GpuModel::THREADS, warp },
+            grid: grid_of(group.target),
         }
     }
 
@@ -147,30 +130,12 @@ impl<'g> Ordered<'g> {
     fn scheduled(&self, kind: VersionKind) -> Scheduled {
         let mut frame = GridFrame::new(self.group, 1, self.grid);
         let memory = self.memory(&mut frame);
-        let in_block = if kind == VersionKind::WarpSorts { i64::from(self.grid.threads / self.grid.warp) } else { 1 };
-        let (kb, count) = (&mut frame.kb, self.line_count());
-        let block = kb.place("block");
-        let (several, warp) = (kb.int(in_block), kb.place("warp"));
-        let before = kb.mul(block, several);
-        let line = if in_block > 1 { kb.add(before, warp) } else { block };
-        let exists = (in_block > 1).then(|| {
-            let total = kb.dim(&count);
-            kb.compare("LT", line, total)
-        });
-        let open = exists.map(|exists| kb.open_if(exists));
-        frame.elements.open_scope();
-        let mut at = vec![Index::uniform(frame.kb.int(0)); self.shape.len()];
-        place_unit(&mut frame.kb, line, &self.runs, &mut at);
-        match kind {
-            VersionKind::WarpSorts => self.in_warp(&mut frame, &at),
-            VersionKind::PartSorts => self.in_parts(&mut frame, &at),
-            _ => self.at_once(&mut frame, &at, memory, line),
-        }
-        frame.elements.close_scope();
-        if let Some(open) = open {
-            frame.kb.close_if(open);
-        }
-        frame.finish(count.ceil_div(&Dim::constant(in_block)))
+        let threads = if kind == VersionKind::WarpSorts { self.grid.warp } else { self.grid.threads };
+        frame.each_line((&self.runs, self.shape.len()), threads, |frame, line, at| match kind {
+            VersionKind::WarpSorts => self.in_warp(frame, at),
+            VersionKind::PartSorts => self.in_parts(frame, at),
+            _ => self.at_once(frame, at, memory, line),
+        })
     }
 
     /// Declares the memory of entries.
@@ -295,9 +260,7 @@ impl<'g> Ordered<'g> {
         let mut there = at.to_vec();
         there[self.axis] = Index::uniform(number);
         for (i, &result) in self.results.iter().enumerate() {
-            let Some(target) = frame.memory.targets.iter().find(|(output, _)| *output == result).map(|target| target.1) else {
-                continue;
-            };
+            let Some(target) = frame.target_of(result) else { continue };
             let value = if self.is_sort || i == 0 { self.element(frame, self.inputs[i], at, place) } else { place };
             frame.elements.store(&mut frame.kb, target, self.group.tensor(result), &there, value);
         }

@@ -4,23 +4,22 @@
 //! Neighbouring threads have neighbouring elements of the outputs, so a warp writes memory in one
 //! piece, and reads it so wherever an input is stored in the same order.
 use super::{
-    align,
-    candidates::Candidates,
-    conditions::{can_hold, divides, narrow_positions, narrowed, suits_threads, vector_lanes, vector_memory},
-    frame::GridFrame,
+    candidates::{Candidate, Candidates},
+    conditions::divides,
+    frame::{GridFrame, grid_of},
     transpose,
+    vectors::vector_lanes,
 };
 use crate::{
     element::Elements,
     kernel::{Index, KernelBuilder},
     schedule::{
-        Condition, Group, Scheduled, Version, VersionKind, Versioned,
+        Group, Scheduled, VersionKind, Versioned,
         common::iteration_space::{Merged, OutputSpace, positions_of},
         space_of,
     },
-    target::GpuModel,
 };
-use disc_ir::{Dim, Grid, Value};
+use disc_ir::{Dim, Value};
 use disc_passes::fusion::space::Map;
 
 /// Vectors, or elements, that a thread computes at once: so many loads are under way.
@@ -33,16 +32,12 @@ const ELEMENTS: u32 = 4;
 /// If they have not.
 pub(super) fn versions(group: &Group<'_>) -> Versioned {
     let mut candidates = Candidates::of(group);
-    if let Some(tiles) = transpose::version(&candidates.next) {
-        candidates.add(tiles);
-    }
-    if let Some(vectors) = vectors(&candidates.next) {
-        candidates.add(vectors);
-    }
+    transpose::add_version(&mut candidates);
+    add_vectors(&mut candidates);
     candidates.in_narrow_positions((VersionKind::GridElements, "s"), |group| Nest::of(group).scheduled(1, ELEMENTS))
 }
 
-/// Computes each element of each output of any group by itself.
+/// Schedules any group: each element of each output is computed by itself.
 pub(super) fn in_elements(group: &Group<'_>) -> Versioned {
     if space_of(group, &group.outputs()).is_some() {
         return versions(group);
@@ -51,32 +46,20 @@ pub(super) fn in_elements(group: &Group<'_>) -> Versioned {
         let mut all = Scheduled::default();
         for &position in &group.wanted {
             let name = format!("{}_{position}", group.name).into();
-            let first_site = group.first_site + all.sites.len() as i64;
-            let own = Group { wanted: vec![position], name, first_site, ..group.clone() };
-            all.append(Nest::of(&own).scheduled(1, ELEMENTS));
+            let own = Group { wanted: vec![position], name, ..group.clone() };
+            all.append_of(&own, |own| Nest::of(own).scheduled(1, ELEMENTS));
         }
         all
     })
 }
 
-/// Returns the version whose threads have vectors along the innermost run.
-fn vectors(group: &Group<'_>) -> Option<Version> {
-    let lanes = vector_lanes(group)?;
+/// Adds the version whose threads have vectors along the innermost run.
+fn add_vectors(candidates: &mut Candidates<'_>) {
+    let group = &candidates.next;
+    let Some(lanes) = vector_lanes(group) else { return };
     let inner = Nest::of(group).runs.last().map_or(Dim::constant(1), |run| run.size.clone());
-    let mut guard = narrow_positions(group);
-    guard.extend(divides(group, lanes, &inner));
-    if !can_hold(group, &guard) {
-        return None;
-    }
-    let inside = narrowed(group, "v", &guard);
-    let mut code = Nest::of(&inside).scheduled(lanes, VECTORS);
-    let aligned = vector_memory(&code.kernels[0], &code.launches[0].arguments);
-    if !suits_threads(&code.kernels[0]) || aligned.is_empty() {
-        return None;
-    }
-    align::mark(&mut code.kernels[0], &inside.solver);
-    guard.push(Condition::Aligned(aligned, GpuModel::ACCESS_BYTES.into()));
-    Some(Version { kind: VersionKind::GridVectors, guard, code, workspaces: Vec::new() })
+    let vectors = Candidate::new(VersionKind::GridVectors, "v", divides(group, lanes, &inner)).in_vectors(lanes);
+    candidates.add(vectors, |group, _| Some(Nest::of(group).scheduled(lanes, VECTORS)));
 }
 
 /// The space that a group walks.
@@ -100,8 +83,7 @@ impl<'g> Nest<'g> {
 
     /// Writes the kernel: `count` vectors of `lanes` elements a thread.
     fn scheduled(&self, lanes: u32, count: u32) -> Scheduled {
-        let model = GpuModel::of(self.group.target).expect("a schedule of GPUs");
-        let grid = Grid { threads: GpuModel::THREADS, warp: model.warp };
+        let grid = grid_of(self.group.target);
         let mut frame = GridFrame::new(self.group, lanes, grid);
         let mut counted = self.runs.clone();
         if let Some(inner) = counted.last_mut() {

@@ -2,6 +2,7 @@
 //! block also through shared memory.
 //!
 //! Invariant: the order in which values are combined depends on the sizes of warp and block alone.
+use super::frame::publish;
 use crate::kernel::KernelBuilder;
 use disc_ir::{DType, Dim, Grid, TensorType, Value};
 
@@ -96,16 +97,13 @@ impl Meeting {
     fn share(&self, kb: &mut KernelBuilder, (lane, width): (Value, u32), sets: &[Vec<Value>]) {
         let last = kb.int(i64::from(width) - 1);
         let is_last = kb.compare("EQ", lane, last);
-        // The threads have read what they met in before.
-        kb.barrier();
-        let open = kb.open_if(is_last);
-        for (round, set) in sets.iter().enumerate() {
-            let first = kb.int(i64::from(self.warps) * round as i64);
-            let place = kb.add(first, self.warp);
-            self.memory.iter().zip(set).for_each(|(&memory, &value)| kb.store(memory, place, value, None));
-        }
-        kb.close_if(open);
-        kb.barrier();
+        publish(kb, is_last, |kb| {
+            for (round, set) in sets.iter().enumerate() {
+                let first = kb.int(i64::from(self.warps) * round as i64);
+                let place = kb.add(first, self.warp);
+                self.memory.iter().zip(set).for_each(|(&memory, &value)| kb.store(memory, place, value, None));
+            }
+        });
     }
 
     fn of_warp(&self, kb: &mut KernelBuilder, number: u32) -> Vec<Value> {

@@ -7,25 +7,21 @@
 //! Invariants: a thread reads and writes its own positions only; elements behind the last one take
 //! part where all threads meet, and come last, so no result depends on them.
 use super::{
-    candidates::Candidates,
-    conditions::{at_most, can_hold, narrow_positions, narrowed},
-    frame::GridFrame,
+    candidates::{Candidate, Candidates},
+    conditions::at_most,
+    frame::{GridFrame, grid_of, warp_of},
     prefix::Prefix,
 };
 use crate::{
     kernel::{Index, KernelBuilder},
-    schedule::{
-        Group, Scheduled, Version, VersionKind, Versioned,
-        common::iteration_space::{Merged, place_unit},
-        cpu::Scan,
-    },
+    schedule::{Group, Scheduled, VersionKind, Versioned, common::iteration_space::Merged, cpu::Scan},
     target::GpuModel,
 };
-use disc_ir::{DType, Dim, Grid, Inst, Value};
+use disc_ir::{DType, Grid, Inst, Value};
 
 /// Elements of a line that a thread has at once.
 const EACH: i64 = 4;
-/// Longer lines are a block's.
+/// The elements of the longest line that a warp has.
 const WARP_LINE: i64 = 1024;
 
 pub(super) fn versions(group: &Group<'_>, inst: Inst) -> Versioned {
@@ -35,13 +31,8 @@ pub(super) fn versions(group: &Group<'_>, inst: Inst) -> Versioned {
         let by_threads = |group: &Group<'_>| Lines::new(group, inst, 1).walked();
         return candidates.in_narrow_positions((VersionKind::ThreadScans, "thread"), by_threads);
     }
-    let warp = GpuModel::of(group.target).expect("a schedule of GPUs").warp;
-    let mut guard = narrow_positions(group);
-    guard.extend(at_most(group, WARP_LINE, &scan.shape[scan.axis]));
-    if can_hold(group, &guard) {
-        let code = Lines::new(&narrowed(&candidates.next, "warp", &guard), inst, warp).together();
-        candidates.add(Version { kind: VersionKind::WarpScans, guard, code, workspaces: Vec::new() });
-    }
+    let short = Candidate::new(VersionKind::WarpScans, "warp", at_most(group, WARP_LINE, &scan.shape[scan.axis]));
+    candidates.add(short, |group, _| Some(Lines::new(group, inst, warp_of(group.target)).together()));
     let by_blocks = |group: &Group<'_>| Lines::new(group, inst, GpuModel::THREADS).together();
     candidates.in_narrow_positions((VersionKind::BlockScans, "block"), by_blocks)
 }
@@ -56,8 +47,7 @@ struct Lines<'g> {
 
 impl<'g> Lines<'g> {
     fn new(group: &'g Group<'g>, inst: Inst, threads: u32) -> Self {
-        let warp = GpuModel::of(group.target).expect("a schedule of GPUs").warp;
-        Self { group, scan: Scan::of(group, inst), threads, grid: Grid { threads: GpuModel::THREADS, warp } }
+        Self { group, scan: Scan::of(group, inst), threads, grid: grid_of(group.target) }
     }
 
     /// Writes the kernel whose threads walk a line each.
@@ -124,35 +114,10 @@ impl<'g> Lines<'g> {
         })
     }
 
-    /// Writes a kernel in which `compute` computes a line, whose position along these runs is that
-    /// of a thread, a warp or a block.
+    /// Writes a kernel in which `compute` computes a line, whose position is along these runs.
     fn scheduled(&self, runs: &[Merged], compute: &dyn Fn(&Self, &mut GridFrame<'_>, &[Index])) -> Scheduled {
-        let mut frame = GridFrame::new(self.group, 1, self.grid);
-        let kb = &mut frame.kb;
-        let count = Dim::product(runs.iter().map(|run| run.size.clone()));
-        let in_block = i64::from(self.grid.threads / self.threads);
-        let block = kb.place("block");
-        let line = if in_block == 1 {
-            block
-        } else {
-            let (several, own) = (kb.int(in_block), kb.place(if self.threads == 1 { "thread" } else { "warp" }));
-            let before = kb.mul(block, several);
-            kb.add(before, own)
-        };
-        let exists = (in_block > 1).then(|| {
-            let count = kb.dim(&count);
-            kb.compare("LT", line, count)
-        });
-        let open = exists.map(|exists| kb.open_if(exists));
-        frame.elements.open_scope();
-        let mut at = vec![Index::uniform(frame.kb.int(0)); self.scan.shape.len()];
-        place_unit(&mut frame.kb, line, runs, &mut at);
-        compute(self, &mut frame, &at);
-        frame.elements.close_scope();
-        if let Some(open) = open {
-            frame.kb.close_if(open);
-        }
-        frame.finish(count.ceil_div(&Dim::constant(in_block)))
+        let frame = GridFrame::new(self.group, 1, self.grid);
+        frame.each_line((runs, self.scan.shape.len()), self.threads, |frame, _, at| compute(self, frame, at))
     }
 
     fn starts(&self, frame: &mut GridFrame<'_>) -> Vec<Value> {
@@ -182,8 +147,7 @@ impl<'g> Lines<'g> {
 
     /// Computes all outputs at a position whose running combinations are known, then stores them.
     fn write(&self, frame: &mut GridFrame<'_>, at: &[Index], combined: &[Value]) {
-        let outputs: Vec<(Value, Value)> =
-            self.group.outputs().into_iter().map(|output| (output, frame.target(output))).collect();
+        let outputs = frame.targets();
         let GridFrame { kb, elements, .. } = frame;
         let results = self.group.function.results_of(self.scan.inst);
         results.iter().zip(combined).for_each(|(&result, &value)| elements.conclude(kb, result, at, value));

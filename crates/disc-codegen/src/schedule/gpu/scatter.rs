@@ -6,7 +6,7 @@
 //! looks at all of them and applies its own. So results are those of the order of the op.
 //!
 //! Positions have 64 bits, as data may name any.
-use super::frame::GridFrame;
+use super::frame::{GridFrame, grid_of};
 use crate::{
     kernel::{Index, OpenFor},
     schedule::{
@@ -14,27 +14,26 @@ use crate::{
         common::iteration_space::{Merged, place_unit, positions_of},
         cpu::Scatter,
     },
-    target::GpuModel,
 };
-use disc_ir::{Attr, DType, Dim, Grid, Inst, Value};
+use disc_ir::{Attr, DType, Dim, Inst, Value};
 use disc_passes::analysis::query::Query;
 
-/// The shares of updates, for each element of an update that is separate from the others, and if
-/// there are none: powers of two.
-const SHARES: (i64, i64) = (32, 256);
+/// The threads that share the updates of each element that is separate from the others: a power of
+/// two.
+const SHARES: i64 = 32;
+/// The threads that share all updates, if no element is separate: a power of two.
+const SHARES_OF_ALL: i64 = 256;
 
 pub(super) fn versions(group: &Group<'_>, inst: Inst) -> Versioned {
     let group = Group { index_type: DType::I64, ..group.clone() };
     let mut all = copy(&group, inst);
-    let first_site = group.first_site + all.sites.len() as i64;
-    all.append(apply(&Group { first_site, ..group }, inst));
+    all.append_of(&group, |group| apply(group, inst));
     all.into()
 }
 
 fn frame<'g>(group: &Group<'g>, name: &str) -> GridFrame<'g> {
-    let warp = GpuModel::of(group.target).expect("a schedule of GPUs").warp;
     let named = Group { name: name.into(), ..group.clone() };
-    GridFrame::new(&named, 1, Grid { threads: GpuModel::THREADS, warp })
+    GridFrame::new(&named, 1, grid_of(group.target))
 }
 
 /// Writes the kernel that copies the inputs.
@@ -42,9 +41,9 @@ fn copy(group: &Group<'_>, inst: Inst) -> Scheduled {
     let frame = frame(group, &format!("{}_copy", group.name));
     let scatter = Scatter::of(group, inst);
     let inputs = group.function.operands(inst)[..scatter.results.len()].iter().copied();
-    let target = |result: Value| frame.memory.targets.iter().find(|(output, _)| *output == result).map(|found| found.1);
     let results = scatter.results.iter();
-    let pairs: Vec<(Value, Value)> = results.zip(inputs).filter_map(|(&result, input)| Some((target(result)?, input))).collect();
+    let pairs: Vec<(Value, Value)> =
+        results.zip(inputs).filter_map(|(&result, input)| Some((frame.target_of(result)?, input))).collect();
     let source = |input: Value| frame.memory.sources.iter().find(|(known, _)| *known == input).map(|found| found.1);
     let argument = |buffer: Value| -> Argument {
         let position = frame.memory.pairs().position(|(_, known)| known == buffer).expect("memory of the kernel");
@@ -85,8 +84,8 @@ fn apply(group: &Group<'_>, inst: Inst) -> Scheduled {
     let size = |dims: &[usize]| Dim::product(dims.iter().map(|&dim| scatter.update_shape[dim].clone()));
     let shares = match own.is_empty() {
         _ if size(&ordered).is_const(1) => 1,
-        true => SHARES.1,
-        false => SHARES.0,
+        true => SHARES_OF_ALL,
+        false => SHARES,
     };
     let runs: Vec<Merged> = [Merged { size: Dim::constant(shares), axis: 0 }]
         .into_iter()
@@ -94,8 +93,8 @@ fn apply(group: &Group<'_>, inst: Inst) -> Scheduled {
         .collect();
     // Updates of one share never meet those of another: they go to other positions along these
     // dimensions.
-    let told_by = |axis: &usize| !are_apart || scatter.places.dropped.contains(axis);
-    let axes: Vec<usize> = (0..scatter.shape.len()).filter(told_by).collect();
+    let separates = |axis: &usize| !are_apart || scatter.places.dropped.contains(axis);
+    let axes: Vec<usize> = (0..scatter.shape.len()).filter(separates).collect();
     frame.each(&(size(&own) * shares), |frame, number| {
         let kb = &mut frame.kb;
         let mut at = vec![Index::uniform(kb.int(0)); scatter.update_shape.len()];
@@ -126,11 +125,7 @@ fn apply_one(
     at: &[Index],
     (shares, share, axes): (i64, Value, &[usize]),
 ) {
-    let targets: Vec<Option<Value>> = scatter
-        .results
-        .iter()
-        .map(|result| frame.memory.targets.iter().find(|(output, _)| output == result).map(|found| found.1))
-        .collect();
+    let targets: Vec<Option<Value>> = scatter.results.iter().map(|&result| frame.target_of(result)).collect();
     let GridFrame { kb, elements, .. } = frame;
     let (position, mut applies) = scatter.position(kb, elements, at);
     // An update that is computed is so even without a position: it may check an index.

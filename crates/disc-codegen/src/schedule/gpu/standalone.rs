@@ -1,4 +1,4 @@
-//! Schedules ops none of whose elements can be computed by itself.
+//! Schedules ops whose elements cannot be computed each by itself, by the kind of op.
 use super::{nonzero, ordered, scan, scatter};
 use crate::schedule::{Group, Versioned};
 use disc_ir::OpKind;

@@ -4,18 +4,17 @@
 //! It is slow where neighbouring units are not neighbours in memory, and right for everything that
 //! a kernel of units can compute: units do not depend on each other. Memory of a task is memory of
 //! a thread; a grid has fewer blocks than units where there would be too much of it.
+use super::frame::grid_of;
 use crate::{
     schedule::{Launch, Scheduled, Versioned, Work},
-    target::{GpuModel, Target},
+    target::Target,
 };
 use disc_ir::{Attr, Block, Builder, Dim, Function, FunctionKind, Grid, Inst, Literal, OpKind, Solver, Type, Value};
 use std::{collections::HashMap, sync::Arc};
 
 /// Runs the units of a group on grids. Its versions are dropped: they suit the caches of a CPU.
 pub(super) fn on_grid(code: Versioned, target: &Target) -> Versioned {
-    let model = GpuModel::of(target).expect("a schedule of GPUs");
-    let grid = Grid { threads: GpuModel::THREADS, warp: model.warp };
-    Versioned { versions: Vec::new(), otherwise: scheduled(code.otherwise, grid) }
+    Versioned { versions: Vec::new(), otherwise: scheduled(code.otherwise, grid_of(target)) }
 }
 
 fn scheduled(code: Scheduled, grid: Grid) -> Scheduled {

@@ -1,17 +1,18 @@
 //! Schedules pointwise groups that read an input along another dimension than they write: a block
-//! has a tile of both, which it turns in shared memory.
+//! has a tile of both, which it transposes in shared memory.
 //!
 //! Threads read the tile along the dimension that is contiguous in the input, and compute and write
 //! it along that of the outputs. The other inputs are read where they are needed.
 use super::{
-    conditions::{at_least, can_hold, narrow_positions, narrowed},
-    frame::GridFrame,
+    candidates::{Candidate, Candidates},
+    conditions::at_least,
+    frame::{GridFrame, grid_of},
     pointwise::Nest,
 };
 use crate::{
     kernel::{Index, KernelBuilder, compute_dtype},
     schedule::{
-        Condition, Group, Scheduled, Version, VersionKind,
+        Condition, Scheduled, VersionKind,
         common::{
             iteration_space::{Merged, positions_of},
             transpose_tiles::{parts, transposed_run},
@@ -19,7 +20,7 @@ use crate::{
     },
     target::GpuModel,
 };
-use disc_ir::{Dim, Grid, TensorType, Value};
+use disc_ir::{Dim, TensorType, Value};
 use disc_passes::fusion::space::{axes_of, regroup};
 
 /// Positions of a tile along either dimension.
@@ -31,18 +32,15 @@ const PITCH: i64 = TILE + 1;
 /// Tiles of shorter dimensions are mostly empty.
 const LEAST: i64 = TILE / 2;
 
-/// Returns the version with tiles, if the group reads an input that way.
-pub(super) fn version(group: &Group<'_>) -> Option<Version> {
-    let nest = Nest::of(group);
-    let (outer, inner) = (&nest.runs[transposed_run_of(&nest)?].size, &nest.runs.last()?.size);
-    let mut guard: Vec<Condition> = narrow_positions(group);
-    guard.extend([outer, inner].into_iter().filter_map(|dim| at_least(group, LEAST, dim)));
-    if !can_hold(group, &guard) {
-        return None;
-    }
-    let inside = narrowed(group, "tile", &guard);
-    let code = Transpose::of(Nest::of(&inside))?.scheduled();
-    Some(Version { kind: VersionKind::GridTiles, guard, code, workspaces: Vec::new() })
+/// Adds the version with tiles, if the group reads an input that way.
+pub(super) fn add_version(candidates: &mut Candidates<'_>) {
+    let nest = Nest::of(&candidates.next);
+    let (Some(outer), Some(inner)) = (transposed_run_of(&nest), nest.runs.last()) else { return };
+    let sizes = [&nest.runs[outer].size, &inner.size];
+    let conditions: Vec<Condition> = sizes.into_iter().filter_map(|dim| at_least(nest.group, LEAST, dim)).collect();
+    candidates.add(Candidate::new(VersionKind::GridTiles, "tile", conditions), |group, _| {
+        Some(Transpose::of(Nest::of(group))?.scheduled())
+    });
 }
 
 /// The outer run that inputs are contiguous along.
@@ -50,8 +48,8 @@ fn transposed_run_of(nest: &Nest<'_>) -> Option<usize> {
     transposed_run(nest.group, &nest.space, &nest.roots, &nest.runs)
 }
 
-/// An input, or a part of one, that is turned.
-struct Turned {
+/// An input, or a part of one, that is transposed.
+struct Transposed {
     value: Value,
     /// The axes of the space that each of its dimensions stands for.
     shape: Vec<Vec<usize>>,
@@ -62,7 +60,7 @@ struct Transpose<'g> {
     /// The runs of a tile: that of the inputs' memory, and that of the outputs'.
     outer: Merged,
     inner: Merged,
-    turned: Vec<Turned>,
+    transposed: Vec<Transposed>,
 }
 
 impl<'g> Transpose<'g> {
@@ -70,30 +68,29 @@ impl<'g> Transpose<'g> {
         let outer = nest.runs[transposed_run_of(&nest)?].clone();
         let inner = nest.runs.last()?.clone();
         let group = nest.group;
-        let mut turned: Vec<Turned> = Vec::new();
+        let mut transposed: Vec<Transposed> = Vec::new();
         for (part, map) in parts(group, &nest.space, &nest.roots) {
-            let lies = part.axes(&map).filter(|axes| axes.last() == Some(&outer.axis) && axes.contains(&inner.axis));
+            let stored = part.axes(&map).filter(|axes| axes.last() == Some(&outer.axis) && axes.contains(&inner.axis));
             let tensor = group.tensor(part.value);
-            let shape = lies.and_then(|_| regroup(&group.solver, &nest.space, &axes_of(&map)?, &tensor.dims));
-            let known = |shape: &Vec<Vec<usize>>| turned.iter().any(|other| other.value == part.value && other.shape == *shape);
+            let shape = stored.and_then(|_| regroup(&group.solver, &nest.space, &axes_of(&map)?, &tensor.dims));
+            let known =
+                |shape: &Vec<Vec<usize>>| transposed.iter().any(|other| other.value == part.value && other.shape == *shape);
             if let Some(shape) = shape.filter(|shape| !known(shape)) {
-                turned.push(Turned { value: part.value, shape });
+                transposed.push(Transposed { value: part.value, shape });
             }
         }
-        (!turned.is_empty()).then_some(Self { nest, outer, inner, turned })
+        (!transposed.is_empty()).then_some(Self { nest, outer, inner, transposed })
     }
 
     fn scheduled(&self) -> Scheduled {
         let group = self.nest.group;
-        let model = GpuModel::of(group.target).expect("a schedule of GPUs");
-        let grid = Grid { threads: GpuModel::THREADS, warp: model.warp };
-        let mut frame = GridFrame::new(group, 1, grid);
+        let mut frame = GridFrame::new(group, 1, grid_of(group.target));
         let tiles = |run: &Merged| run.size.ceil_div(&Dim::constant(TILE));
         let mut counted = self.nest.runs.clone();
         for run in counted.iter_mut().filter(|run| run.axis == self.outer.axis || run.axis == self.inner.axis) {
             run.size = tiles(run);
         }
-        let memory: Vec<Value> = self.turned.iter().map(|turned| self.memory(&mut frame.kb, turned)).collect();
+        let memory: Vec<Value> = self.transposed.iter().map(|input| self.memory(&mut frame.kb, input)).collect();
         let block = frame.kb.place("block");
         let positions = positions_of(&mut frame.kb, block, &counted);
         let mut at = vec![Index::uniform(frame.kb.int(0)); self.nest.space.len()];
@@ -103,31 +100,32 @@ impl<'g> Transpose<'g> {
         let (line, place) = (frame.kb.div(thread, side), frame.kb.rem(thread, side));
         // Along the inputs' memory.
         for number in 0..TILE / LINES {
-            let there = self.position(&mut frame.kb, &at, (&self.inner, line, number), (&self.outer, place));
-            self.read(&mut frame, &there, &memory);
+            let slot = self.position(&mut frame.kb, &at, (&self.inner, line, number), (&self.outer, place));
+            self.read(&mut frame, &slot, &memory);
         }
         frame.kb.barrier();
         // Along the outputs'.
         for number in 0..TILE / LINES {
-            let there = self.position(&mut frame.kb, &at, (&self.outer, line, number), (&self.inner, place));
-            self.write(&mut frame, &there, &memory);
+            let slot = self.position(&mut frame.kb, &at, (&self.outer, line, number), (&self.inner, place));
+            self.write(&mut frame, &slot, &memory);
         }
         frame.finish(Dim::product(counted.iter().map(|run| run.size.clone())))
     }
 
-    fn memory(&self, kb: &mut KernelBuilder, turned: &Turned) -> Value {
-        let dtype = compute_dtype(self.nest.group.tensor(turned.value).dtype);
+    fn memory(&self, kb: &mut KernelBuilder, input: &Transposed) -> Value {
+        let dtype = compute_dtype(self.nest.group.tensor(input.value).dtype);
         kb.shared(TensorType::new([Dim::constant(TILE * PITCH)], dtype))
     }
 
-    /// Returns the place of a thread's element: some lines further, and along a line.
+    /// Returns the place of a thread's element: `number` times the lines of a block further, and
+    /// along a line.
     fn position(
         &self,
         kb: &mut KernelBuilder,
         tile: &[Index],
         (across, line, number): (&Merged, Value, i64),
         (along, place): (&Merged, Value),
-    ) -> There {
+    ) -> Slot {
         let (side, offset) = (kb.int(TILE), kb.int(number * LINES));
         let line = kb.add(line, offset);
         let mut at = tile.to_vec();
@@ -144,45 +142,45 @@ impl<'g> Transpose<'g> {
         let (inner, outer) = if across.axis == self.inner.axis { (line, place) } else { (place, line) };
         let pitch = kb.int(PITCH);
         let row = kb.mul(inner, pitch);
-        There { at, exists: exists.expect("two runs"), slot: kb.add(row, outer) }
+        Slot { at, exists: exists.expect("two runs"), index: kb.add(row, outer) }
     }
 
-    /// Reads the elements that are turned into shared memory.
-    fn read(&self, frame: &mut GridFrame<'_>, there: &There, memory: &[Value]) {
+    /// Brings the elements that are transposed to shared memory.
+    fn read(&self, frame: &mut GridFrame<'_>, slot: &Slot, memory: &[Value]) {
         let GridFrame { kb, elements, .. } = frame;
-        let open = kb.open_if(there.exists);
+        let open = kb.open_if(slot.exists);
         elements.scoped(|elements| {
-            for (turned, &memory) in self.turned.iter().zip(memory) {
-                let place = elements.position(kb, &self.nest.space, &turned.shape, &there.at);
-                let value = elements.element(kb, turned.value, &place);
-                kb.store(memory, there.slot, value, None);
+            for (input, &memory) in self.transposed.iter().zip(memory) {
+                let place = elements.position(kb, &self.nest.space, &input.shape, &slot.at);
+                let value = elements.element(kb, input.value, &place);
+                kb.store(memory, slot.index, value, None);
             }
         });
         kb.close_if(open);
     }
 
-    /// Computes the outputs at a place, of which shared memory has the elements that are turned.
-    fn write(&self, frame: &mut GridFrame<'_>, there: &There, memory: &[Value]) {
+    /// Computes the outputs at a place, from the transposed elements in shared memory.
+    fn write(&self, frame: &mut GridFrame<'_>, slot: &Slot, memory: &[Value]) {
         let targets: Vec<Value> = self.nest.group.outputs().into_iter().map(|output| frame.target(output)).collect();
         let GridFrame { kb, elements, .. } = frame;
-        let open = kb.open_if(there.exists);
+        let open = kb.open_if(slot.exists);
         elements.scoped(|elements| {
-            for (turned, &memory) in self.turned.iter().zip(memory) {
-                let place = elements.position(kb, &self.nest.space, &turned.shape, &there.at);
-                let value = kb.load(memory, there.slot, 1, None);
-                elements.seed(turned.value, &place, value);
+            for (input, &memory) in self.transposed.iter().zip(memory) {
+                let place = elements.position(kb, &self.nest.space, &input.shape, &slot.at);
+                let value = kb.load(memory, slot.index, 1, None);
+                elements.seed(input.value, &place, value);
             }
-            self.nest.store_all(kb, elements, &targets, std::slice::from_ref(&there.at));
+            self.nest.store_all(kb, elements, &targets, std::slice::from_ref(&slot.at));
         });
         kb.close_if(open);
     }
 }
 
-/// The place of a thread's element.
-struct There {
+/// The place of a thread's element in a tile.
+struct Slot {
     at: Vec<Index>,
     /// A flag that is true if it is in the space.
     exists: Value,
     /// Its place in shared memory.
-    slot: Value,
+    index: Value,
 }

@@ -1,15 +1,17 @@
 //! Schedules an update of a slice, whose result is in the memory of its input, on a grid: a thread
 //! writes an element of the slice.
-use super::{candidates::Candidates, frame::GridFrame};
+use super::{
+    candidates::Candidates,
+    frame::{GridFrame, grid_of},
+};
 use crate::{
     kernel::Index,
     schedule::{
         Group, Scheduled, VersionKind, Versioned,
         common::iteration_space::{Merged, place_unit},
     },
-    target::GpuModel,
 };
-use disc_ir::{Dim, Grid, Inst, OpKind};
+use disc_ir::{Dim, Inst, OpKind};
 
 /// Schedules a group that is such an update; `None` if it is something else, or has other results.
 pub(super) fn versions(group: &Group<'_>) -> Option<Versioned> {
@@ -21,8 +23,7 @@ pub(super) fn versions(group: &Group<'_>) -> Option<Versioned> {
 }
 
 fn scheduled(group: &Group<'_>, inst: Inst) -> Scheduled {
-    let warp = GpuModel::of(group.target).expect("a schedule of GPUs").warp;
-    let frame = GridFrame::new(group, 1, Grid { threads: GpuModel::THREADS, warp });
+    let frame = GridFrame::new(group, 1, grid_of(group.target));
     let (output, update) = (group.function.result(inst), group.function.operands(inst)[1]);
     let extent = group.tensor(update).dims.to_vec();
     frame.each(&Dim::product(extent.iter().cloned()), |frame, number| {

@@ -8,7 +8,10 @@ use super::{
     rows::Keys,
     tile::{Place, Tile},
 };
-use crate::{kernel::KernelBuilder, schedule::gpu::frame::GridFrame, target::GpuModel};
+use crate::{
+    kernel::KernelBuilder,
+    schedule::gpu::frame::{GridFrame, publish, warp_of},
+};
 use disc_ir::{DType, Dim, Literal, OpKind, TensorType, Value};
 
 impl Attention<'_> {
@@ -18,7 +21,7 @@ impl Attention<'_> {
     }
 
     fn warp(&self) -> u32 {
-        GpuModel::of(self.group.target).expect("a schedule of GPUs").warp
+        warp_of(self.group.target)
     }
 
     fn warps(&self) -> i64 {
@@ -41,16 +44,16 @@ impl Attention<'_> {
         let zero = kb.zero(DType::I32, 1);
         let is_hidden = kb.compare("EQ", seen, zero);
         let open = frame.kb.open_if(is_hidden);
-        let spoilt = self.spoils(frame, place, keys);
+        let found = self.is_not_finite(frame, place, keys);
         let kb = &mut frame.kb;
-        let spoilt = self.any(kb, memory, spoilt);
+        let found = self.any(kb, memory, found);
         let one = kb.constant(Literal::splat_i64(DType::I32, 1), 1);
-        let [needed] = kb.close_if_giving(open, &[spoilt], &[one])[..] else { panic!("one result") };
+        let [needed] = kb.close_if_giving(open, &[found], &[one])[..] else { panic!("one result") };
         kb.compare("NE", needed, zero)
     }
 
-    /// Tests if a value of a tile that the thread reads is not finite: `value * 0` is not 0.
-    fn spoils(&self, frame: &mut GridFrame<'_>, place: &Place, keys: &Keys) -> Value {
+    /// Tests if a value of a tile that the thread reads is not finite: `value * 0` is not 0 then.
+    fn is_not_finite(&self, frame: &mut GridFrame<'_>, place: &Place, keys: &Keys) -> Value {
         let kb = &mut frame.kb;
         let start = kb.zero(DType::I1, 1);
         let bounds = self.values_of_tile(kb, keys);
@@ -60,14 +63,14 @@ impl Attention<'_> {
         let sides = self.value_sides(place, first);
         let found = self.elements_of(frame, place, &self.parts.values, &sides);
         let kb = &mut frame.kb;
-        let mut spoilt = open.carried[0];
+        let mut any = open.carried[0];
         let zero = kb.zero(self.sum(), 1);
         for (_, _, value) in found {
-            let nothing = kb.map(OpKind::Multiply, &[value, zero]);
-            let is_spoilt = kb.compare("NE", nothing, zero);
-            spoilt = kb.map(OpKind::Or, &[spoilt, is_spoilt]);
+            let product = kb.map(OpKind::Multiply, &[value, zero]);
+            let is_not_finite = kb.compare("NE", product, zero);
+            any = kb.map(OpKind::Or, &[any, is_not_finite]);
         }
-        open.next = vec![spoilt];
+        open.next = vec![any];
         frame.elements.close_scope();
         frame.kb.close_for(open)[0]
     }
@@ -81,12 +84,7 @@ impl Attention<'_> {
         let [warp, lane] = ["warp", "lane"].map(|of| kb.place(of));
         let none = kb.int(0);
         let is_first = kb.compare("EQ", lane, none);
-        // The threads have read what was found before.
-        kb.barrier();
-        let open = kb.open_if(is_first);
-        kb.store(flags, warp, of_warp, None);
-        kb.close_if(open);
-        kb.barrier();
+        publish(kb, is_first, |kb| kb.store(flags, warp, of_warp, None));
         (0..self.warps()).fold(zero, |all, warp| {
             let warp = kb.int(warp);
             let found = kb.load(flags, warp, 1, None);

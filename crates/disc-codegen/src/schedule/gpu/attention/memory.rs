@@ -16,8 +16,9 @@ use disc_ir::{DType, Dim, OpKind, TensorType, Value};
 
 /// Bytes of a sector of memory.
 const SECTOR: i64 = 32;
-/// Threads whose elements are near each other when the lines are contiguous in memory.
-const GROUP: i64 = 32;
+/// Neighbouring threads that bring elements of a few sectors, where memory is contiguous across
+/// lines: as many as the smallest warp has.
+const NEIGHBOURS: i64 = 32;
 
 /// Lines in shared memory.
 #[derive(Clone, Copy)]
@@ -119,7 +120,7 @@ impl Attention<'_> {
             let offset = kb.int(number * Tile::THREADS);
             let element = kb.add(place.thread, offset);
             let (line, along) = match are_beside {
-                true => spread(kb, element, [sector, GROUP / sector], inner.count),
+                true => spread(kb, element, [sector, NEIGHBOURS / sector], inner.count),
                 false => {
                     let count = kb.int(inner.count);
                     (kb.div(element, count), kb.rem(element, count))
@@ -165,7 +166,7 @@ impl Attention<'_> {
 /// Returns the line and the place in it of an element: `lines` threads have neighbouring lines,
 /// `places` neighbours have places in them.
 fn spread(kb: &mut KernelBuilder, element: Value, [lines, places]: [i64; 2], count: i64) -> (Value, Value) {
-    let [group, of_group, across, places] = [GROUP, lines, count / places, places].map(|number| kb.int(number));
+    let [group, of_group, across, places] = [NEIGHBOURS, lines, count / places, places].map(|number| kb.int(number));
     let (block, own) = (kb.div(element, group), kb.rem(element, group));
     let (down, along) = (kb.div(block, across), kb.rem(block, across));
     let (down, along) = (kb.mul(down, of_group), kb.mul(along, places));

@@ -6,7 +6,7 @@
 //! each phase of its reductions, and a last one, each of which computes the scores again.
 //!
 //! Operands are computed where they are brought to shared memory, the ops around the scores where
-//! these are in registers, and the ops behind the second product where its result is stored.
+//! these are in registers, and the ops behind the second matmul where its result is stored.
 //!
 //! Invariants: all threads of a block walk the same tiles, and meet at each; sums are added in an
 //! order that depends on sizes alone.
@@ -19,14 +19,11 @@ mod values;
 
 use super::{
     align,
-    candidates::Candidates,
-    conditions::{at_most, can_hold, narrow_positions, narrowed},
-    frame::GridFrame,
+    candidates::{Candidate, Candidates},
+    conditions::at_most,
+    frame::{GridFrame, warp_of},
 };
-use crate::{
-    schedule::{Condition, Group, Scheduled, Version, VersionKind, Versioned, group::flat},
-    target::GpuModel,
-};
+use crate::schedule::{Group, Scheduled, VersionKind, Versioned, group::flat};
 use disc_ir::{DType, Dim, Grid};
 use memory::Memory;
 use parts::Parts;
@@ -48,17 +45,13 @@ pub(super) fn versions(group: &Group<'_>) -> Result<Versioned, String> {
         (VersionKind::GridAttentionHeads, "heads", Tile::HEADS, heads.into_iter().flatten().collect()),
     ];
     // A block has no room for wide queries.
-    let fits = |tile: &Tile| !tile.keeps_queries || parts.sum.size() <= 4;
+    let fits = |tile: &Tile| !(tile.keeps_queries && Tile::is_wide(parts.sum));
     for (kind, suffix, tile, conditions) in versions.into_iter().filter(|(_, _, tile, _)| fits(tile)) {
         let written = |group: &Group<'_>| Attention::new(group, &parts, tile).scheduled();
         if conditions.is_empty() {
             return Ok(candidates.in_narrow_positions((kind, suffix), written));
         }
-        let guard: Vec<Condition> = narrow_positions(&candidates.next).into_iter().chain(conditions).collect();
-        if can_hold(&candidates.next, &guard) {
-            let code = written(&narrowed(&candidates.next, suffix, &guard));
-            candidates.add(Version { kind, guard, code, workspaces: Vec::new() });
-        }
+        candidates.add(Candidate::new(kind, suffix, conditions), |group, _| Some(written(group)));
     }
     let written = |group: &Group<'_>| Attention::new(group, &parts, Tile::ANY).scheduled();
     Ok(candidates.in_narrow_positions((VersionKind::GridAttention, "s"), written))
@@ -79,8 +72,7 @@ impl<'g> Attention<'g> {
     }
 
     fn scheduled(&self) -> Scheduled {
-        let model = GpuModel::of(self.group.target).expect("a schedule of GPUs");
-        let grid = Grid { threads: Tile::THREADS as u32, warp: model.warp };
+        let grid = Grid { threads: Tile::THREADS as u32, warp: warp_of(self.group.target) };
         let mut frame = GridFrame::new(self.group, 1, grid);
         let flags = (!self.parts.masks.is_empty()).then(|| self.flags(&mut frame.kb));
         let memory = Memory::new(&mut frame.kb, &self.tile, self.parts.sum, flags);

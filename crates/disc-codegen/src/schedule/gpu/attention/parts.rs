@@ -1,4 +1,4 @@
-//! Finds the parts of an attention group: its products, the reductions of its rows, and sizes.
+//! Finds the parts of an attention group: its matmuls, the reductions of its rows, and sizes.
 use crate::{
     kernel::{
         accumulator_dtype,
@@ -12,7 +12,7 @@ use crate::{
 use disc_ir::{DType, Dim, Function, Inst, OpKind, Value, ops::Trait};
 use disc_passes::analysis::query::Query;
 
-/// An operand of a product: the dimensions that are batches, the one that is free, and the one that
+/// An operand of a matmul: the dimensions that are batches, the one that is free, and the one that
 /// is summed.
 pub(super) struct Operand {
     pub(super) value: Value,
@@ -38,7 +38,7 @@ pub(super) struct RowReduction {
 pub(super) struct Parts {
     pub(super) scores: Inst,
     pub(super) weighted: Inst,
-    /// The left operand of the second product.
+    /// The left operand of the second matmul.
     pub(super) weights: Value,
     pub(super) queries: Operand,
     pub(super) keys: Operand,
@@ -64,7 +64,7 @@ impl Parts {
         let function = group.function;
         let is_dot = |inst: &Inst| function.kind_of(*inst) == OpKind::DotGeneral;
         let dots: Vec<Inst> = function.insts(function.body).iter().copied().filter(is_dot).collect();
-        let &[scores, weighted] = &dots[..] else { return Err("the group does not hold two products".into()) };
+        let &[scores, weighted] = &dots[..] else { return Err("the group does not hold two matmuls".into()) };
         let [[queries, keys], [left, values]] = [operands(group, scores)?, operands(group, weighted)?];
         let product = function.result(weighted);
         for output in group.outputs() {
@@ -77,11 +77,11 @@ impl Parts {
         };
         let is_in_order = left.batch.iter().copied().eq(0..batches.len()) && left.sum == batches.len() + 1;
         if !is_in_order {
-            return Err("the second product does not sum along rows".into());
+            return Err("the second matmul does not sum along rows".into());
         }
         let [sum, other] = [scores, weighted].map(|dot| accumulator_dtype(group.tensor(function.result(dot)).dtype));
         if sum != other {
-            return Err("the products have sums of two types".into());
+            return Err("the matmuls have sums of two types".into());
         }
         let size = |operand: &Operand, axis: usize| group.tensor(operand.value).dims[axis].clone();
         let (terms, columns) = (size(&queries, queries.sum), size(&values, values.free));
@@ -110,7 +110,7 @@ impl Parts {
     }
 }
 
-/// Returns the operands of a product with one free dimension each, and one that is summed.
+/// Returns the operands of a matmul with one free dimension each, and one that is summed.
 fn operands(group: &Group<'_>, dot: Inst) -> Result<[Operand; 2], String> {
     let function = group.function;
     let [left, right] = function.operands(dot)[..] else { panic!("`dot_general` has two operands") };
@@ -121,7 +121,7 @@ fn operands(group: &Group<'_>, dot: Inst) -> Result<[Operand; 2], String> {
         let free: Vec<usize> = (0..rank).filter(|d| !batch.contains(d) && !sum.contains(d)).collect();
         match (&free[..], &sum[..]) {
             (&[free], &[sum]) => Ok(Operand { value, batch, free, sum }),
-            _ => Err("a product has several dimensions of a kind".to_owned()),
+            _ => Err("a matmul has several dimensions of a kind".to_owned()),
         }
     };
     Ok([side(left, "lhs")?, side(right, "rhs")?])

@@ -28,7 +28,7 @@ pub(super) struct Keys {
 type Step<'s> = dyn FnMut(&Attention<'_>, &mut GridFrame<'_>, &Keys, &[Value]) -> Vec<Value> + 's;
 
 impl Attention<'_> {
-    /// Computes the second product for the rows of each thread: vectors of columns, row by row.
+    /// Computes the second matmul for the rows of each thread: vectors of columns, row by row.
     pub(super) fn totals(&self, frame: &mut GridFrame<'_>, place: &Place, memory: &Memory) -> Vec<Value> {
         match &self.parts.function {
             RowFunction::Softmax(softmax) => self.softmax(frame, place, memory, softmax),
@@ -203,8 +203,8 @@ impl Attention<'_> {
     /// Computes rows that are a softmax, in one walk.
     fn softmax(&self, frame: &mut GridFrame<'_>, place: &Place, memory: &Memory, softmax: &Softmax) -> Vec<Value> {
         let (rows, dtype) = (place.rows.len(), self.group.tensor(softmax.logits).dtype);
-        let (lowest, nothing) = (frame.kb.float(dtype, f64::NEG_INFINITY, 1), frame.kb.zero(dtype, 1));
-        let start = [vec![lowest; rows], vec![nothing; rows], self.no_totals(&mut frame.kb)].concat();
+        let (lowest, zero) = (frame.kb.float(dtype, f64::NEG_INFINITY, 1), frame.kb.zero(dtype, 1));
+        let start = [vec![lowest; rows], vec![zero; rows], self.no_totals(&mut frame.kb)].concat();
         let found = self.walk(frame, place, memory, &start, &mut |cx, frame, keys, carried| {
             let (mut next, mut weights) = (carried.to_vec(), Vec::new());
             let each = cx.tile.vectors() as usize;

@@ -21,7 +21,7 @@ pub(super) struct Tile {
 }
 
 impl Tile {
-    /// Threads that have the rows of a tile together, and those that have a row.
+    /// Threads down the rows of a tile, and threads that have a row together.
     pub(super) const SIDE: i64 = 16;
     pub(super) const THREADS: i64 = Self::SIDE * Self::SIDE;
     /// Keys whose scores are in registers at a time, and those of a thread.
@@ -40,7 +40,7 @@ impl Tile {
 
     /// Returns the tile for sums of this type; `is_narrow` if there are few columns of values.
     pub(super) fn of(self, sum: DType, is_narrow: bool) -> Self {
-        let is_wide = sum.size() > 4;
+        let is_wide = Self::is_wide(sum);
         Self {
             // Half the rows have as many bytes.
             rows: if is_wide { self.rows.min(2) } else { self.rows },
@@ -48,6 +48,11 @@ impl Tile {
             lanes: i64::from(GpuModel::ACCESS_BYTES) / sum.size() as i64,
             ..self
         }
+    }
+
+    /// Returns true if elements of this type are wider than those that the tiles are made for.
+    pub(super) fn is_wide(sum: DType) -> bool {
+        sum.size() > DType::F32.size()
     }
 
     /// The rows of a block.

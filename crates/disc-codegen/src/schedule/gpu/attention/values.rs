@@ -7,8 +7,8 @@ use super::{
 };
 use crate::{
     element::matmul::multiply_add,
-    kernel::{Index, KernelBuilder, compute_dtype},
-    schedule::{cpu::order, gpu::frame::GridFrame},
+    kernel::KernelBuilder,
+    schedule::gpu::{frame::GridFrame, matmul::conclude},
 };
 use disc_ir::{OpKind, Value};
 
@@ -139,32 +139,11 @@ impl Attention<'_> {
             let inside = kb.open_if(exists);
             let index = memory.weights.index(kb, line, along);
             let total = kb.load(memory.weights.buffer, index, 1, None);
-            self.store(frame, &place.at(&[row, column]), total);
+            frame.elements.open_scope();
+            conclude(frame, self.group, self.parts.weighted, &place.at(&[row, column]), total);
+            frame.elements.close_scope();
             frame.kb.close_if(inside);
             frame.kb.close_for(open);
         }
-    }
-
-    /// Computes the outputs at a position from the product there: all of them before any is stored.
-    fn store(&self, frame: &mut GridFrame<'_>, at: &[Index], total: Value) {
-        let function = self.group.function;
-        let product = function.result(self.parts.weighted);
-        let outputs: Vec<(Value, Value)> =
-            self.group.outputs().into_iter().map(|output| (output, frame.target(output))).collect();
-        let GridFrame { kb, elements, .. } = frame;
-        elements.open_scope();
-        let total = kb.convert(total, compute_dtype(self.group.tensor(product).dtype));
-        elements.conclude(kb, product, at, total);
-        let mut computed = Vec::new();
-        for (output, target) in outputs {
-            let order = order(function, &self.group.solver, product, output).expect("it was checked");
-            let place: Vec<Index> = order.iter().map(|&d| at[d]).collect();
-            let value = elements.element(kb, output, &place);
-            computed.push((output, target, place, value));
-        }
-        for (output, target, place, value) in computed {
-            elements.store(kb, target, self.group.tensor(output), &place, value);
-        }
-        elements.close_scope();
     }
 }

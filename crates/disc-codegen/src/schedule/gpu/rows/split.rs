@@ -2,21 +2,23 @@
 //! combines the parts of each row in their order.
 //!
 //! Invariant: the number of parts is the same for all sizes and devices, so the order of sums is.
-use super::{
-    conditions::{at_least, at_most, can_hold, narrow_positions, narrowed},
-    frame::GridFrame,
-    rows::{Rows, monoid},
-};
+use super::{Rows, reduce::monoid};
 use crate::{
     kernel::compute_dtype,
     schedule::{
-        Condition, Group, Scheduled, Version, VersionKind, Workspace,
+        Group, Scheduled, VersionKind, Workspace,
         cpu::{Reduction, ReductionSchedule},
+        gpu::{
+            candidates::{Candidate, Candidates},
+            conditions::{at_least, at_most},
+            frame::{GridFrame, warp_of},
+        },
         version::aligned_bytes,
     },
     target::GpuModel,
 };
 use disc_ir::{Dim, TensorType, Value};
+use std::sync::Arc;
 
 /// Parts of a row: as many as the smallest warp has lanes.
 const PARTS: i64 = 32;
@@ -25,29 +27,25 @@ const MANY_ROWS: i64 = 128;
 /// Shorter rows are not worth a second launch.
 const LONG: i64 = 32 << 10;
 
-/// Returns the version for few long rows, if all results have one element for each row.
-pub(super) fn version(group: &Group<'_>, plan: &ReductionSchedule) -> Option<Version> {
+/// Adds the version for few long rows, if all results have one element for each row.
+pub(super) fn add_version(candidates: &mut Candidates<'_>, plan: &ReductionSchedule) {
+    let group = &candidates.next;
     let is_single = |output: Value| plan.whole_output(&group.solver, output, group.tensor(output)).is_none();
-    let is_plain = plan.last() == 1 && group.outputs().into_iter().all(is_single);
+    if plan.last() != 1 || !group.outputs().into_iter().all(is_single) {
+        return;
+    }
     let (kept, _) = plan.runs(group);
     let rows = Dim::product(kept.iter().map(|run| run.size.clone()));
-    let mut guard: Vec<Condition> = narrow_positions(group);
-    guard.extend(at_most(group, MANY_ROWS - 1, &rows));
-    guard.extend(at_least(group, LONG, &plan.row_length()));
-    if !is_plain || !can_hold(group, &guard) {
-        return None;
-    }
-    if guard.is_empty() {
-        // Code for all sizes has no memory of its own; that of a version has a guard.
-        guard.push(Condition::Less(rows.clone(), Dim::constant(MANY_ROWS)));
-    }
-    let inside = narrowed(group, "split", &guard);
-    let workspaces: Vec<Workspace> = plan.reductions.iter().map(|reduction| workspace(&inside, reduction, &rows)).collect();
-    let mut code = parts(&inside, plan, &workspaces);
-    let first_site = inside.first_site + code.sites.len() as i64;
-    let rest = Group { first_site, name: format!("{}_combine", group.name).into(), ..inside };
-    code.append(combine(&rest, plan, &workspaces));
-    Some(Version { kind: VersionKind::GridSplit, guard, code, workspaces })
+    let conditions = [at_most(group, MANY_ROWS - 1, &rows), at_least(group, LONG, &plan.row_length())];
+    let workspaces = plan.reductions.iter().map(|reduction| workspace(group, reduction, &rows)).collect();
+    let combine_name: Arc<str> = format!("{}_combine", group.name).into();
+    let split = Candidate::new(VersionKind::GridSplit, "split", conditions.into_iter().flatten()).with_workspaces(workspaces);
+    candidates.add(split, |group, workspaces| {
+        let mut code = parts(group, plan, workspaces);
+        let combining = Group { name: combine_name, ..group.clone() };
+        code.append_of(&combining, |group| combine(group, plan, workspaces));
+        Some(code)
+    });
 }
 
 /// The memory for the parts of a reduction, row by row.
@@ -83,8 +81,7 @@ fn parts(group: &Group<'_>, plan: &ReductionSchedule, workspaces: &[Workspace]) 
 
 /// Writes the kernel whose warps combine the parts of rows.
 fn combine(group: &Group<'_>, plan: &ReductionSchedule, workspaces: &[Workspace]) -> Scheduled {
-    let warp = GpuModel::of(group.target).expect("a schedule of GPUs").warp;
-    let rows = Rows::new(group, plan, (warp, 1));
+    let rows = Rows::new(group, plan, (warp_of(group.target), 1));
     let mut frame = rows.frame();
     let memory = declare(&mut frame, workspaces);
     rows.scheduled_in(frame, 1, &|rows, frame, here| {

@@ -1,4 +1,4 @@
-//! Schedules products of few rows, as in a step of decoding, or of few columns: the other operand
+//! Multiplies few rows on a grid, as in a step of decoding, or of few columns: the other operand
 //! is read once, in the order of its memory, and its elements meet all rows at once.
 //!
 //! If its sums are innermost, a warp has a few of its lines; otherwise a block has a few columns,
@@ -6,21 +6,20 @@
 //! result from them.
 //!
 //! Invariant: sums are added in an order that depends on sizes and on the chip's warp alone.
-use super::{
-    align,
-    candidates::Candidates,
-    conditions::{at_most, can_hold, divides, narrow_positions, narrowed, suits_threads, vector_lanes, vector_memory},
-    frame::GridFrame,
-    products::{Part, Product, Side, written},
-};
+use super::{Matmul, Part, Side, written};
 use crate::{
     element::matmul::multiply_add,
     kernel::{Index, KernelBuilder},
     schedule::{
-        Condition, Group, Scheduled, Version, VersionKind,
+        Scheduled, VersionKind,
         common::iteration_space::{Merged, positions_of},
+        gpu::{
+            candidates::{Candidate, Candidates},
+            conditions::{at_most, divides},
+            frame::{GridFrame, grid_of},
+            vectors::vector_lanes,
+        },
     },
-    target::GpuModel,
 };
 use disc_ir::{Dim, Grid, OpKind, TensorType, Value};
 
@@ -28,51 +27,40 @@ use disc_ir::{Dim, Grid, OpKind, TensorType, Value};
 const FEW: i64 = 8;
 /// Columns of a block whose sums are in parts.
 const COLUMNS: u32 = 32;
+/// Columns of a warp that has whole sums of several rows.
+const LINES: u32 = 2;
+/// Terms, or vectors of them, that a thread reads at once for several rows, and for a single one.
+const TERMS: u32 = 2;
+const ROW_TERMS: u32 = 4;
 
-/// Adds the versions of products all of which have few rows or columns.
-pub(super) fn versions(candidates: &mut Candidates<'_>, parts: &[Part]) {
-    for (kind, suffix) in
-        [(VersionKind::RowVectors, "row_v"), (VersionKind::FewRowVectors, "rows_v"), (VersionKind::FewRows, "rows")]
-    {
-        if let Some(version) = version(&candidates.next, parts, (kind, suffix)) {
-            candidates.add(version);
-        }
+/// Adds the versions of matmuls all of which have few rows or columns.
+pub(super) fn add_versions(candidates: &mut Candidates<'_>, parts: &[Part]) {
+    let lanes = vector_lanes(&candidates.next);
+    if let Some(lanes) = lanes {
+        add_version(candidates, parts, (VersionKind::RowVectors, "row_v"), (1, lanes));
+        add_version(candidates, parts, (VersionKind::FewRowVectors, "rows_v"), (FEW, lanes));
     }
+    add_version(candidates, parts, (VersionKind::FewRows, "rows"), (FEW, 1));
 }
 
-fn version(group: &Group<'_>, parts: &[Part], (kind, suffix): (VersionKind, &str)) -> Option<Version> {
-    let most = if kind == VersionKind::RowVectors { 1 } else { FEW };
-    let lanes = if kind == VersionKind::FewRows { 1 } else { vector_lanes(group)? };
-    let mut guard = narrow_positions(group);
+fn add_version(candidates: &mut Candidates<'_>, parts: &[Part], (kind, suffix): (VersionKind, &str), (most, lanes): (i64, u32)) {
+    let group = &candidates.next;
+    let mut conditions = Vec::new();
     for part in parts {
-        let product = Product::of(group, part.dot);
-        let few = Few::of(&product, most, lanes);
-        let new = at_most(group, most, &few.rows).into_iter().chain(divides(group, few.lanes, &few.vectors));
-        guard.extend(new.collect::<Vec<_>>());
+        let matmul = Matmul::of(group, part.dot);
+        let few = Few::of(&matmul, most, lanes);
+        conditions.extend(at_most(group, most, &few.rows));
+        conditions.extend(divides(group, few.lanes, &few.vectors));
     }
-    guard.dedup();
-    if !can_hold(group, &guard) {
-        return None;
-    }
-    let inside = narrowed(group, suffix, &guard);
-    let mut code = written(&inside, parts, &|product| Few::of(product, most, lanes).scheduled());
-    let mut aligned: Vec<_> =
-        code.kernels.iter().zip(&code.launches).flat_map(|(kernel, launch)| vector_memory(kernel, &launch.arguments)).collect();
-    aligned.dedup();
-    if !code.kernels.iter().all(suits_threads) || lanes > 1 && aligned.is_empty() {
-        return None;
-    }
-    if !aligned.is_empty() {
-        code.kernels.iter_mut().for_each(|kernel| align::mark(kernel, &inside.solver));
-        guard.push(Condition::Aligned(aligned, GpuModel::ACCESS_BYTES.into()));
-    }
-    Some(Version { kind, guard, code, workspaces: Vec::new() })
+    candidates.add(Candidate::new(kind, suffix, conditions).in_vectors(lanes), |group, _| {
+        Some(written(group, parts, &|matmul| Few::of(matmul, most, lanes).scheduled()))
+    });
 }
 
-/// A product of few rows; of one with few columns, they are its rows here.
+/// A matmul of few rows; of one with few columns, they are its rows here.
 struct Few<'p, 'g> {
-    product: &'p Product<'g>,
-    is_turned: bool,
+    matmul: &'p Matmul<'g>,
+    is_transposed: bool,
     /// The operand of few rows, and the other one.
     few: &'p Side,
     many: &'p Side,
@@ -80,7 +68,7 @@ struct Few<'p, 'g> {
     rows: Dim,
     columns: Dim,
     terms: Dim,
-    /// The rows that are computed, whether there are as many.
+    /// The rows that are computed, which may be more than there are.
     most: i64,
     lanes: u32,
     /// The dimension that vectors are along.
@@ -99,32 +87,32 @@ struct Here {
 }
 
 impl<'p, 'g> Few<'p, 'g> {
-    fn of(product: &'p Product<'g>, most: i64, lanes: u32) -> Self {
-        let group = product.group;
+    fn of(matmul: &'p Matmul<'g>, most: i64, lanes: u32) -> Self {
+        let group = matmul.group;
         let size = |runs: &[Merged]| Dim::product(runs.iter().map(|run| run.size.clone()));
-        let (rows, columns) = (size(&product.rows), size(&product.columns));
+        let (rows, columns) = (size(&matmul.rows), size(&matmul.columns));
         let are_few = |dim: &Dim| group.solver.range(dim).hi.is_some_and(|hi| hi <= most);
-        let is_turned = !are_few(&rows) && are_few(&columns);
-        let (few, many) = if is_turned { (&product.right, &product.left) } else { (&product.left, &product.right) };
-        let (rows, columns) = if is_turned { (columns, rows) } else { (rows, columns) };
-        let others = if is_turned { &product.rows } else { &product.columns };
-        let along = if many.terms_first { &product.terms } else { others };
+        let is_transposed = !are_few(&rows) && are_few(&columns);
+        let (few, many) = if is_transposed { (&matmul.right, &matmul.left) } else { (&matmul.left, &matmul.right) };
+        let (rows, columns) = if is_transposed { (columns, rows) } else { (rows, columns) };
+        let others = if is_transposed { &matmul.rows } else { &matmul.columns };
+        let along = if many.terms_first { &matmul.terms } else { others };
         // Vectors are along the last dimension of the memory of the operand that is read once, and
         // of both if they are of terms.
         let is_last = |side: &Side, axes: &[usize]| axes.last().is_some_and(|&axis| axis + 1 == group.tensor(side.value).rank());
         let suits = if many.terms_first { is_last(few, &few.sum) && is_last(many, &many.sum) } else { is_last(many, &many.free) };
         Self {
-            product,
-            is_turned,
+            matmul,
+            is_transposed,
             few,
             many,
             rows,
             columns,
-            terms: size(&product.terms),
+            terms: size(&matmul.terms),
             most,
             lanes: if suits { lanes } else { 1 },
             vectors: along.last().map_or(Dim::constant(1), |run| run.size.clone()),
-            grid: Grid { threads: GpuModel::THREADS, warp: GpuModel::of(group.target).expect("a schedule of GPUs").warp },
+            grid: grid_of(group.target),
         }
     }
 
@@ -134,12 +122,12 @@ impl<'p, 'g> Few<'p, 'g> {
 
     /// The columns of a warp that has whole sums: the elements of few rows are read once for them.
     fn lines(&self) -> u32 {
-        if self.most == 1 { 1 } else { 2 }
+        if self.most == 1 { 1 } else { LINES }
     }
 
     /// The terms, or vectors of them, that are read at once.
     fn unrolled(&self) -> u32 {
-        if self.most == 1 { 4 } else { 2 }
+        if self.most == 1 { ROW_TERMS } else { TERMS }
     }
 
     /// The columns of a block.
@@ -148,14 +136,14 @@ impl<'p, 'g> Few<'p, 'g> {
     }
 
     fn scheduled(&self) -> Scheduled {
-        let product = self.product;
-        let mut frame = GridFrame::new(product.group, self.lanes, self.grid);
+        let matmul = self.matmul;
+        let mut frame = GridFrame::new(matmul.group, self.lanes, self.grid);
         let width = i64::from(self.width());
         let parts = if self.many.terms_first { 1 } else { i64::from(self.warps()) };
         let kb = &mut frame.kb;
-        let memory = kb.shared(TensorType::new([Dim::constant(parts * self.most * width)], product.sum));
+        let memory = kb.shared(TensorType::new([Dim::constant(parts * self.most * width)], matmul.sum));
         let tiles = Merged { size: self.columns.ceil_div(&Dim::constant(width)), axis: 0 };
-        let runs: Vec<Merged> = product.batches.iter().cloned().chain([tiles]).collect();
+        let runs: Vec<Merged> = matmul.batches.iter().cloned().chain([tiles]).collect();
         let [block, thread, warp, lane] = ["block", "thread", "warp", "lane"].map(|of| kb.place(of));
         let mut batch = positions_of(kb, block, &runs);
         let tile = batch.pop().expect("a block has columns");
@@ -178,8 +166,8 @@ impl<'p, 'g> Few<'p, 'g> {
         let (lanes, lines) = (kb.int(self.lanes.into()), kb.int(self.lines().into()));
         let (first, own) = (kb.mul(here.lane, lanes), kb.mul(here.warp, lines));
         let column = kb.add(here.column, own);
-        let columns = self.some_columns(kb, column, self.lines());
-        let rows = self.some_rows(kb);
+        let columns = self.own_columns(kb, column, self.lines());
+        let rows = self.own_rows(kb);
         let step = i64::from(self.grid.warp * self.lanes);
         let sums = self.sums(frame, (first, step), (columns.len(), self.lanes), &|few, frame, term| {
             let xs: Vec<Value> = rows.iter().map(|&row| few.element(frame, here, few.few, (row, term), few.lanes > 1)).collect();
@@ -217,7 +205,7 @@ impl<'p, 'g> Few<'p, 'g> {
         let last = kb.sub(size, lanes);
         let last = kb.map(OpKind::Maximum, &[last, zero]);
         let column = kb.map(OpKind::Minimum, &[column, last]);
-        let rows = self.some_rows(kb);
+        let rows = self.own_rows(kb);
         let step = i64::from(self.grid.threads / beside);
         let sums = self.sums(frame, (part, step), (1, self.lanes), &|few, frame, term| {
             let xs: Vec<Value> = rows.iter().map(|&row| few.element(frame, here, few.few, (row, term), false)).collect();
@@ -261,7 +249,7 @@ impl<'p, 'g> Few<'p, 'g> {
         (columns, lanes): (usize, u32),
         read: &Read<'_, 'p, 'g>,
     ) -> Vec<Value> {
-        let dtype = self.product.sum;
+        let dtype = self.matmul.sum;
         let unrolled = i64::from(self.unrolled());
         let kb = &mut frame.kb;
         let (size, zero) = (kb.dim(&self.terms), kb.zero(dtype, lanes));
@@ -297,13 +285,13 @@ impl<'p, 'g> Few<'p, 'g> {
         sums
     }
 
-    /// The rows: of those that do not exist, the last one again.
-    fn some_rows(&self, kb: &mut KernelBuilder) -> Vec<Value> {
+    /// Returns the rows; in place of those that do not exist, the last one again.
+    fn own_rows(&self, kb: &mut KernelBuilder) -> Vec<Value> {
         let zero = kb.int(0);
         self.clamped(kb, zero, self.most, &self.rows)
     }
 
-    fn some_columns(&self, kb: &mut KernelBuilder, first: Value, count: u32) -> Vec<Value> {
+    fn own_columns(&self, kb: &mut KernelBuilder, first: Value, count: u32) -> Vec<Value> {
         self.clamped(kb, first, count.into(), &self.columns)
     }
 
@@ -328,13 +316,7 @@ impl<'p, 'g> Few<'p, 'g> {
         is_vector: bool,
     ) -> Value {
         let GridFrame { kb, elements, .. } = frame;
-        let runs = if std::ptr::eq(side, &self.product.left) { &self.product.rows } else { &self.product.columns };
-        let mut at = vec![Index::uniform(kb.int(0)); elements.tensor(side.value).rank()];
-        let (free, summed) = (positions_of(kb, place, runs), positions_of(kb, term, &self.product.terms));
-        let parts = [(&side.batch, &here.batch), (&side.free, &free), (&side.sum, &summed)];
-        for (axes, positions) in parts {
-            axes.iter().zip(positions).for_each(|(&axis, &position)| at[axis] = Index::uniform(position));
-        }
+        let mut at = self.matmul.operand_at(kb, side, &here.batch, [place, term]);
         if let Some(last) = at.last_mut().filter(|_| is_vector) {
             *last = Index::Affine { base: last.as_uniform().expect("it was a position"), stride: 1 };
         }
@@ -364,8 +346,8 @@ impl<'p, 'g> Few<'p, 'g> {
                 let more = kb.load(memory, place, 1, None);
                 total = kb.map(OpKind::Add, &[total, more]);
             }
-            let place = if self.is_turned { [column, row] } else { [row, column] };
-            self.product.conclude(frame, &here.batch, place, total);
+            let place = if self.is_transposed { [column, row] } else { [row, column] };
+            self.matmul.conclude(frame, &here.batch, place, total);
             frame.elements.close_scope();
             frame.kb.close_if(open);
         }

@@ -1,0 +1,190 @@
+//! Multiplies matrices by tiles on a grid: a block computes a tile of the result from tiles of the
+//! operands that its threads bring to shared memory, step by step along the sums.
+//!
+//! Operands are computed where they are brought, so ops in front of the matmul cost once for each
+//! block.
+use super::{Matmul, Side};
+use crate::{
+    element::matmul::multiply_add,
+    kernel::KernelBuilder,
+    schedule::{
+        Scheduled,
+        common::iteration_space::{Merged, positions_of},
+        gpu::{
+            align,
+            frame::{GridFrame, warp_of},
+        },
+    },
+    target::GpuModel,
+};
+use disc_ir::{Dim, Grid, OpKind, TensorType, Value};
+
+/// Rows and columns of a tile of the result.
+const TILE: i64 = 64;
+/// Terms of the sums that are in shared memory at a time.
+const STEP: i64 = 16;
+/// Rows and columns of a thread.
+const OWN: i64 = 4;
+/// Threads along the rows and along the columns of a tile.
+const SIDE: i64 = TILE / OWN;
+const THREADS: i64 = SIDE * SIDE;
+/// Elements from one term to the next in shared memory: threads that write a column of terms meet
+/// in few banks, and vectors stay aligned.
+const PITCH: i64 = TILE + 4;
+/// Terms of an iteration of the loop in a kernel.
+const UNROLLED: i64 = 4;
+
+/// The positions of a thread's tile.
+struct Tile {
+    /// Along the batches.
+    batch: Vec<Value>,
+    /// The first row and the first column of the block.
+    row: Value,
+    column: Value,
+    thread: Value,
+    /// The first row and the first column of the thread, in the tile.
+    own: [Value; 2],
+}
+
+impl Matmul<'_> {
+    /// Writes the kernel.
+    pub(super) fn in_tiles(&self) -> Scheduled {
+        let grid = Grid { threads: THREADS as u32, warp: warp_of(self.group.target) };
+        let mut frame = GridFrame::new(self.group, 1, grid);
+        let size = |runs: &[Merged]| Dim::product(runs.iter().map(|run| run.size.clone()));
+        let (rows, columns, terms) = (size(&self.rows), size(&self.columns), size(&self.terms));
+        let tiles = |size: &Dim| size.ceil_div(&Dim::constant(TILE));
+        let blocks = size(&self.batches) * &tiles(&rows) * &tiles(&columns);
+        let memory = [(), ()].map(|()| frame.kb.shared(TensorType::new([Dim::constant(STEP * PITCH)], self.sum)));
+        let tile = self.tile(&mut frame.kb, [&tiles(&rows), &tiles(&columns)]);
+        let [high, step] = [frame.kb.dim(&terms), frame.kb.int(STEP)];
+        let zero = frame.kb.zero(self.sum, 1);
+        let start = vec![zero; (OWN * OWN) as usize];
+        let low = frame.kb.int(0);
+        let mut open = frame.kb.open_for_carrying([low, high, step], &start);
+        frame.elements.open_scope();
+        // The threads have read the tiles of the step before.
+        frame.kb.barrier();
+        self.bring(&mut frame, &tile, (&self.left, memory[0]), (open.index, &terms), &rows);
+        self.bring(&mut frame, &tile, (&self.right, memory[1]), (open.index, &terms), &columns);
+        frame.kb.barrier();
+        open.next = self.multiply(&mut frame.kb, &tile, memory, &open.carried);
+        frame.elements.close_scope();
+        let sums = frame.kb.close_for(open);
+        self.write(&mut frame, &tile, &sums, [&rows, &columns]);
+        let mut code = frame.finish(blocks);
+        align::mark(&mut code.kernels[0], &self.group.solver);
+        code
+    }
+
+    fn tile(&self, kb: &mut KernelBuilder, tiles: [&Dim; 2]) -> Tile {
+        let [block, thread] = ["block", "thread"].map(|of| kb.place(of));
+        let runs: Vec<Merged> =
+            self.batches.iter().cloned().chain(tiles.map(|size| Merged { size: size.clone(), axis: 0 })).collect();
+        let mut batch = positions_of(kb, block, &runs);
+        let size = kb.int(TILE);
+        let column = batch.pop().expect("a tile has a place");
+        let row = batch.pop().expect("a tile has a place");
+        let (row, column) = (kb.mul(row, size), kb.mul(column, size));
+        let (side, own) = (kb.int(SIDE), kb.int(OWN));
+        let places = [kb.div(thread, side), kb.rem(thread, side)];
+        let own = places.map(|place| kb.mul(place, own));
+        Tile { batch, row, column, thread, own }
+    }
+
+    /// Brings a tile of an operand to shared memory: zeros behind the last term, anything behind
+    /// the last row or column, whose results nobody keeps.
+    fn bring(
+        &self,
+        frame: &mut GridFrame<'_>,
+        tile: &Tile,
+        (side, memory): (&Side, Value),
+        (from, terms): (Value, &Dim),
+        free: &Dim,
+    ) {
+        let GridFrame { kb, elements, .. } = frame;
+        let start = if std::ptr::eq(side, &self.left) { tile.row } else { tile.column };
+        let one = kb.int(1);
+        let (last_term, last) = (kb.dim(terms), kb.dim(free));
+        let (last_term, last) = (kb.sub(last_term, one), kb.sub(last, one));
+        let inner = kb.int(if side.terms_first { STEP } else { TILE });
+        let mut brought = Vec::new();
+        for number in 0..TILE * STEP / THREADS {
+            let offset = kb.int(number * THREADS);
+            let element = kb.add(tile.thread, offset);
+            let (outside, inside) = (kb.div(element, inner), kb.rem(element, inner));
+            let (place, term) = if side.terms_first { (outside, inside) } else { (inside, outside) };
+            let (there, summed) = (kb.add(start, place), kb.add(from, term));
+            let exists = kb.compare("LE", summed, last_term);
+            let there = kb.map(OpKind::Minimum, &[there, last]);
+            let summed = kb.map(OpKind::Minimum, &[summed, last_term]);
+            let at = self.operand_at(kb, side, &tile.batch, [there, summed]);
+            let value = elements.element(kb, side.value, &at);
+            let value = kb.convert(value, self.sum);
+            let zero = kb.zero(self.sum, 1);
+            let value = kb.select(exists, value, zero);
+            let pitch = kb.int(PITCH);
+            let line = kb.mul(term, pitch);
+            brought.push((kb.add(line, place), value));
+        }
+        brought.into_iter().for_each(|(index, value)| kb.store(memory, index, value, None));
+    }
+
+    /// Multiplies the tiles in shared memory; returns the sums.
+    fn multiply(&self, kb: &mut KernelBuilder, tile: &Tile, memory: [Value; 2], carried: &[Value]) -> Vec<Value> {
+        let bounds = [kb.int(0), kb.int(STEP), kb.int(UNROLLED)];
+        kb.for_(bounds, carried, |kb, term, carried| {
+            let mut sums = carried.to_vec();
+            for number in 0..UNROLLED {
+                let (offset, pitch) = (kb.int(number), kb.int(PITCH));
+                let term = kb.add(term, offset);
+                let line = kb.mul(term, pitch);
+                let [left, right] = [0, 1].map(|side| {
+                    let at = kb.add(line, tile.own[side]);
+                    self.own_elements(kb, memory[side], at)
+                });
+                for (row, &x) in left.iter().enumerate() {
+                    for (column, &y) in right.iter().enumerate() {
+                        let sum = &mut sums[row * OWN as usize + column];
+                        *sum = multiply_add(kb, self.sum, x, y, *sum);
+                    }
+                }
+            }
+            sums
+        })
+    }
+
+    /// Loads the elements of a thread from a line of shared memory.
+    fn own_elements(&self, kb: &mut KernelBuilder, memory: Value, at: Value) -> Vec<Value> {
+        let lanes = (GpuModel::ACCESS_BYTES / self.sum.size() as u32).min(OWN as u32);
+        let mut found = Vec::new();
+        for number in 0..OWN as u32 / lanes {
+            let offset = kb.int(i64::from(number * lanes));
+            let index = kb.add(at, offset);
+            let vector = kb.load(memory, index, lanes, None);
+            found.extend((0..lanes).map(|lane| if lanes == 1 { vector } else { kb.extract_lane(vector, lane) }));
+        }
+        found
+    }
+
+    /// Computes the outputs from the sums of a thread and stores them.
+    fn write(&self, frame: &mut GridFrame<'_>, tile: &Tile, sums: &[Value], [rows, columns]: [&Dim; 2]) {
+        let kb = &mut frame.kb;
+        let [rows, columns] = [rows, columns].map(|dim| kb.dim(dim));
+        let (row, column) = (kb.add(tile.row, tile.own[0]), kb.add(tile.column, tile.own[1]));
+        for i in 0..OWN {
+            for j in 0..OWN {
+                let kb = &mut frame.kb;
+                let [down, along] = [i, j].map(|number| kb.int(number));
+                let (row, column) = (kb.add(row, down), kb.add(column, along));
+                let [above, before] = [kb.compare("LT", row, rows), kb.compare("LT", column, columns)];
+                let exists = kb.and(above, before);
+                let open = kb.open_if(exists);
+                frame.elements.open_scope();
+                self.conclude(frame, &tile.batch, [row, column], sums[(i * OWN + j) as usize]);
+                frame.elements.close_scope();
+                frame.kb.close_if(open);
+            }
+        }
+    }
+}
