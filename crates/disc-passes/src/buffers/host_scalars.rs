@@ -6,13 +6,14 @@ use super::planner::Planner;
 use disc_ir::{Block, Diagnostic, Function, Inst, OpKind, Type, Value};
 use std::collections::{HashMap, HashSet};
 
+/// The scalars that the host computes, and the groups that no device has to compute then.
 #[derive(Default)]
 pub(super) struct HostScalars {
     /// The scalars that the host can compute, in regions of groups too.
     known: HashSet<Value>,
-    /// For results and arguments of groups that are known, the value that they are.
+    /// The value that each known result or argument of a group stands for.
     same_as: HashMap<Value, Value>,
-    /// The groups whose results the host alone reads.
+    /// The groups whose results only the host reads.
     unneeded: HashSet<Inst>,
 }
 
@@ -20,7 +21,7 @@ impl HostScalars {
     pub(super) fn of(source: &Function) -> Self {
         let mut found = Self::default();
         found.collect(source, source.body);
-        found.drop_groups(source, source.body, &mut HashSet::new());
+        found.find_unneeded(source, source.body, &mut HashSet::new());
         found
     }
 
@@ -28,6 +29,7 @@ impl HostScalars {
         self.unneeded.contains(&group)
     }
 
+    /// Finds the scalars of a block, and of the regions in it, that the host can compute.
     fn collect(&mut self, source: &Function, block: Block) {
         for &inst in source.insts(block) {
             let regions = &source.inst(inst).regions;
@@ -56,8 +58,9 @@ impl HostScalars {
         self.same_as.insert(value, of);
     }
 
-    /// Finds the groups whose results are not in `read`, which has what later ops read.
-    fn drop_groups(&mut self, source: &Function, block: Block, read: &mut HashSet<Value>) {
+    /// Finds the groups that are known and have no result in `read`: the values that later ops read
+    /// in memory of the device.
+    fn find_unneeded(&mut self, source: &Function, block: Block, read: &mut HashSet<Value>) {
         for &inst in source.insts(block).iter().rev() {
             let (kind, operands) = (source.kind_of(inst), source.operands(inst));
             match kind {
@@ -70,14 +73,11 @@ impl HostScalars {
                         read.extend(operands);
                     }
                 }
-                OpKind::BindDim | OpKind::Assert => read.extend(operands.iter().filter(|value| !self.known.contains(value))),
-                OpKind::If => {
-                    read.extend(operands.iter().filter(|value| !self.known.contains(value)));
-                    source.inst(inst).regions.iter().for_each(|&region| self.drop_groups(source, region, read));
-                }
                 _ => {
-                    read.extend(operands);
-                    source.inst(inst).regions.iter().for_each(|&region| self.drop_groups(source, region, read));
+                    // The host program itself reads these operands, and computes those it knows.
+                    let is_of_host = matches!(kind, OpKind::BindDim | OpKind::Assert | OpKind::If);
+                    read.extend(operands.iter().filter(|value| !(is_of_host && self.known.contains(value))));
+                    source.inst(inst).regions.iter().for_each(|&region| self.find_unneeded(source, region, read));
                 }
             }
         }
@@ -116,24 +116,25 @@ impl Planner<'_> {
         if !self.scalars.known.contains(&value) {
             return Ok(None);
         }
-        self.computed(block, value, &mut HashMap::new()).map(Some)
+        self.emit_scalar(block, value, &mut HashMap::new()).map(Some)
     }
 
-    fn computed(&mut self, block: Block, mut value: Value, made: &mut HashMap<Value, Value>) -> Result<Value, Diagnostic> {
+    /// Emits the ops that compute a known scalar, each once: `emitted` has the results so far.
+    fn emit_scalar(&mut self, block: Block, mut value: Value, emitted: &mut HashMap<Value, Value>) -> Result<Value, Diagnostic> {
         while let Some(&of) = self.scalars.same_as.get(&value) {
             value = of;
         }
-        if let Some(&known) = made.get(&value) {
+        if let Some(&known) = emitted.get(&value) {
             return Ok(known);
         }
         let source = self.source;
         let inst = source.defining(value).expect("a known scalar is the result of an op");
         let operands: Vec<Value> =
-            source.operands(inst).iter().map(|&operand| self.computed(block, operand, made)).collect::<Result<_, _>>()?;
+            source.operands(inst).iter().map(|&operand| self.emit_scalar(block, operand, emitted)).collect::<Result<_, _>>()?;
         let (kind, ty) = (source.kind_of(inst), Type::scalar(source.ty(value).dtype()));
         let attrs = source.inst(inst).attrs.clone();
         let result = self.builder(block).op(kind).operands(&operands).attrs(attrs).result(ty).value()?;
-        made.insert(value, result);
+        emitted.insert(value, result);
         Ok(result)
     }
 }

@@ -1,5 +1,5 @@
-//! Sizes that short integer tensors hold: a program that joins sizes to a shape, picks one, or
-//! multiplies them, asks for dim expressions.
+//! Replaces scalars that short integer tensors of sizes give by dim expressions: a program joins
+//! sizes to a shape, and picks one of them or multiplies them.
 //!
 //! As for scalars ([`sizes`](super::sizes)), a program whose sizes overflow has no meaning to keep.
 use super::sizes::dim_of;
@@ -17,6 +17,7 @@ pub(super) const RULES: &[Rule] = &[
 /// Longer tensors are data.
 const MOST: i64 = 64;
 
+/// Replaces a size that is picked from a list.
 fn picked(rw: &mut Rewriter<'_>, inst: Inst) -> Option<Value> {
     let result = rw.f.result(inst);
     if !rw.f.shape(result).is_empty() {
@@ -27,6 +28,7 @@ fn picked(rw: &mut Rewriter<'_>, inst: Inst) -> Option<Value> {
     dim.as_const().is_none().then(|| dim_of(rw, inst, dim)).flatten()
 }
 
+/// Replaces the sum, product or extremum of a list of sizes.
 fn reduced(rw: &mut Rewriter<'_>, inst: Inst) -> Option<Value> {
     let &[x, init] = rw.f.operands(inst) else { return None };
     if !rw.f.shape(rw.f.result(inst)).is_empty() {
@@ -75,6 +77,7 @@ fn sizes_of(rw: &Rewriter<'_>, value: Value) -> Option<Vec<Dim>> {
     }
 }
 
+/// Returns the dim that an op of two sizes computes, if there is one.
 fn combined(rw: &Rewriter<'_>, op: OpKind, a: &Dim, b: &Dim) -> Option<Dim> {
     let is_at_least = |least, dim| rw.solver.less_equal(&Dim::constant(least), dim);
     match op {
