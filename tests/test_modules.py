@@ -358,6 +358,16 @@ def test_bags_of_embeddings(mode, compile_module):
     )
 
 
+@pytest.mark.parametrize("padding", [-1, 2, None])
+def test_rows_that_bags_leave_out_count_from_the_end(padding, compile_module):
+    class Bags(nn.Module):
+        def forward(self, index, weight, offsets):
+            return nn.functional.embedding_bag(index, weight, offsets, padding_idx=padding)
+
+    call = (torch.tensor([0, 4, 2, 1, 4, 3]), torch.randn(5, 4), torch.tensor([0, 3]))
+    check(compile_module, Bags(), call, (torch.tensor([4, 1]), torch.randn(5, 4), torch.tensor([0, 1])))
+
+
 class Tail(nn.Module):
     """As many of the last rows of ``x`` as ``y`` has."""
 

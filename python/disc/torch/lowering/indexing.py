@@ -484,12 +484,21 @@ def embedding_bag(
     """The sum (mode 0), mean (1) or greatest (2) of the rows of each bag;
     the other results are for training.
     """
-    padding_idx = None if padding_idx is None or padding_idx < 0 else padding_idx
+    if isinstance(padding_idx, int) and padding_idx < 0:
+        padding_idx = None
     index = b.convert(index, "i64")
     bag = _bag_of(b, index, offsets, include_last_offset)
     if padding_idx is not None:
         bag = b.select(b.compare("EQ", index, b.lift(padding_idx, "i64")), b.lift(-1, "i64"), bag)
     return [_bags(b, weight, index, bag, b.shape[0], mode, per_sample_weights), None, None, None]
+
+
+def padded_embedding_bag(b, weight, index, offsets, *rest, padding_idx=None, **named):
+    """:func:`embedding_bag`, where a negative ``padding_idx`` counts from the last row."""
+    *rest, padding_idx = rest if len(rest) == 6 else (*rest, padding_idx)
+    if padding_idx is not None and padding_idx < 0:
+        padding_idx = padding_idx + weight.shape[0]
+    return embedding_bag(b, weight, index, offsets, *rest, padding_idx=padding_idx, **named)
 
 
 def _bag_of(b, index, offsets, include_last_offset):
@@ -594,7 +603,7 @@ TABLE = {
     "aten.one_hot.default": one_hot,
     "aten.bucketize.Tensor": bucketize,
     "aten.searchsorted.Tensor": searchsorted,
-    "aten.embedding_bag.padding_idx": embedding_bag,
+    "aten.embedding_bag.padding_idx": padded_embedding_bag,
     "aten._embedding_bag.default": embedding_bag,
     "aten._embedding_bag_forward_only.default": embedding_bag,
 }
