@@ -142,3 +142,54 @@ def test_devices_are_listed_and_others_named():
 def test_a_package_of_its_kernels_is_refused(tmp_path):
     with pytest.raises(disc.Error, match="a package holds no kernels for `simt:sm_90"):
         disc.export(torch.nn.Linear(2, 2), (torch.ones(1, 2),), tmp_path / "a.discpkg", options=SM_90)
+
+
+class Pair(torch.nn.Module):
+    def forward(self, a, b):
+        return a.add_(b) + b
+
+
+def test_inputs_that_share_memory_with_a_written_one_are_refused():
+    ones = torch.ones(4)
+    fast = disc.optimize(Pair(), (torch.ones(4), torch.ones(4)), options=SM_90)
+    for pair in [(ones, ones), (ones[:3], ones[1:]), (ones, ones.view(2, 2).view(4))]:
+        with pytest.raises(disc.Error, match="shares memory"):
+            fast(*pair)
+    assert torch.equal(ones, torch.ones(4))
+    halves = torch.ones(6)
+    assert torch.equal(fast(halves[:3], halves[3:]), torch.full((3,), 3.0))
+
+
+def test_any_byte_but_zero_is_true():
+    class Truths(torch.nn.Module):
+        def forward(self, b):
+            return b.sum(), ~b, b.int()
+
+    fast = disc.optimize(Truths(), (torch.ones(4, dtype=torch.bool),), options=SM_90)
+    truths = torch.tensor([0, 1, 2, 255], dtype=torch.uint8).view(torch.bool)
+    total, inverted, numbers = fast(truths)
+    assert (total.item(), inverted.tolist(), numbers.tolist()) == (3, [True] + [False] * 3, [0, 1, 1, 1])
+
+
+def test_what_a_device_does_not_have_is_refused():
+    linear, x = torch.nn.Linear(64, 64), torch.randn(2, 64)
+    for options, message in [
+        (disc.Options(device="simt:sm_90", weights="int4"), "weights of 4 bits"),
+        (disc.Options(device="simt:sm_90", target="simt:gfx942"), "do not run on the device"),
+        (disc.Options(target="simt:sm_90"), "do not run on the device `cpu`"),
+        (disc.Options(target="simt:sm_91"), "unknown target"),
+    ]:
+        with pytest.raises(disc.Error, match=message):
+            disc.optimize(linear, (x,), options=options)
+
+
+def test_a_package_for_cpus_does_not_open_for_another_device(tmp_path):
+    disc.export(torch.nn.Linear(3, 3), torch.randn(2, 3), tmp_path / "m.discpkg")
+    package = disc.load(tmp_path / "m.discpkg", device="simt:sm_90")
+    with pytest.raises(disc.Error, match="does not run on the device `simt:sm_90`"):
+        package(torch.randn(2, 3).numpy())
+
+
+def test_a_report_names_the_chip():
+    fast = disc.optimize(torch.nn.Linear(3, 3), (torch.randn(2, 3),), options=SM_90)
+    assert "simt:sm_90 on " in str(disc.report(fast))

@@ -4,6 +4,7 @@
 //! Invariant: tensors that are in memory of the device already are taken as they are.
 
 use crate::{
+    bind::check_overlaps,
     device::{Block, Device},
     error::Error,
     failure::Failure,
@@ -50,6 +51,10 @@ impl<'o> Staging<'o> {
         (inputs, outputs): (&[TensorRef<'_>], &mut dyn OutputAllocator),
         call: impl FnOnce(&mut SessionState, &[TensorRef<'_>], &mut dyn OutputAllocator) -> Result<(), Error>,
     ) -> Result<(), Error> {
+        // Copies share no memory, so this has to be asked before there are any.
+        if inputs.len() == entry.inputs.len() {
+            check_overlaps(entry, inputs)?;
+        }
         let is_host = inputs.iter().all(|input| input.device() == DEVICE_CPU);
         let device = Arc::clone(&session.device);
         let mut copies = Vec::with_capacity(inputs.len());

@@ -8,7 +8,10 @@ use crate::{
     stages::{pass_options, program, start, targets},
     weights::{Constants, by_name, weights_by_name},
 };
-use disc_codegen::{host::Program, target::Compilation};
+use disc_codegen::{
+    host::Program,
+    target::{Compilation, TargetError},
+};
 use disc_ir::{
     Function, FunctionKind, Lines, Module, OpKind, Origin,
     graph::PREPARE,
@@ -344,6 +347,10 @@ impl Artifact {
     ) -> Result<disc_ral::Executable, Error> {
         let mut code = disc_ral::Code::from_library(library, &self.meta)?;
         if let Some(image) = &self.image {
+            if options.is_host() {
+                let (target, device) = (image.target.to_string(), "cpu".to_owned());
+                return Err(Error::target(TargetError::OtherDevice { target, device }.to_string()));
+            }
             code = code.with_image(image.clone());
         }
         let gemm = library::gemm(options, &self.targets)?;

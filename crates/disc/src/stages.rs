@@ -19,6 +19,11 @@ pub fn pass_options(options: &Options) -> Result<PassOptions, Error> {
         (None, Some(model)) => PassOptions::of(model),
         (None, None) => PassOptions::default(),
     };
+    if options.weights == WeightForm::Int4 && !targets.device().is_cpu() {
+        let device = targets.device();
+        let message = format!("no kernels for `{device}` read weights of 4 bits: expected `weights` as exact, bf16 or int8");
+        return Err(Error::argument(message));
+    }
     let winograd = options.allows_winograd() && targets.device().is_cpu();
     Ok(PassOptions { winograd, weights: options.weights, fuel: options.fuel, ..passes })
 }
@@ -120,9 +125,12 @@ fn checked(options: &Options, check: impl Fn(&Compilation) -> Result<(), TargetE
         (None, None) => Target::host().and_then(Compilation::of),
         (Some(device), None) => Compilation::of(device),
         // A CPU is the target of host programs.
-        (Some(device), Some(name)) => {
-            name.parse::<Compilation>().and_then(|wanted| Compilation::new(wanted.host().clone(), device))
-        }
+        (Some(device), Some(name)) => name.parse::<Compilation>().and_then(|wanted| match wanted.device() {
+            other if !other.is_cpu() && *other != device => {
+                Err(TargetError::OtherDevice { target: other.to_string(), device: device.to_string() })
+            }
+            _ => Compilation::new(wanted.host().clone(), device),
+        }),
     };
     let checked = targets.and_then(|targets: Compilation| check(&targets).map(|()| targets));
     checked.map_err(|error| Error::target(error.to_string()))

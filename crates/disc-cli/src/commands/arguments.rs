@@ -135,7 +135,7 @@ pub(super) struct TrustArguments {
 /// The device to run on.
 #[derive(Debug, Args)]
 pub(super) struct DeviceArguments {
-    /// The device to run on, such as `cpu`.
+    /// The device to run on, such as `cpu` or `simt:sm_90`.
     #[arg(long, value_name = "NAME")]
     pub(super) device: Option<String>,
 }
@@ -143,7 +143,7 @@ pub(super) struct DeviceArguments {
 /// The CPU, and the number of threads.
 #[derive(Debug, Args)]
 pub(super) struct MachineArguments {
-    /// A CPU level such as `x86-64-v3`; by default that of this machine.
+    /// A CPU level such as `x86-64-v3`, or a GPU such as `simt:sm_90`; by default that of this machine.
     #[arg(long, value_name = "NAME")]
     pub(super) target: Option<String>,
 

@@ -2,6 +2,9 @@
 use super::Target;
 use disc_passes::analysis::cost_model::CostModel;
 
+/// NVIDIA's architectures from Volta on.
+const NVIDIA: [u32; 14] = [70, 72, 75, 80, 86, 87, 89, 90, 100, 101, 103, 110, 120, 121];
+
 /// The numbers about a GPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GpuModel {
@@ -36,7 +39,7 @@ impl GpuModel {
         if let Some(number) = chip.strip_prefix("sm_") {
             let number = number.strip_suffix('a').unwrap_or(number);
             let sm = number.parse().ok().filter(|_| !number.starts_with(['0', '+']))?;
-            return (sm >= 70).then(|| Self::nvidia(sm));
+            return NVIDIA.contains(&sm).then(|| Self::nvidia(sm));
         }
         let number = chip.strip_prefix("gfx")?;
         let is_plain = (3..=4).contains(&number.len()) && number.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));

@@ -70,14 +70,16 @@ pub struct X86 {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TargetError {
     #[error(
-        "unknown target `{0}`: expected `x86-64-v2`, `x86-64-v3` or `x86-64-v4`, with extensions such as `+avx512vnni`; no code is made yet for \
-         `aarch64`, `nvptx:sm_90` and `amdgpu:gfx90a`"
+        "unknown target `{0}`: expected `x86-64-v2`, `x86-64-v3` or `x86-64-v4`, with extensions such as `+avx512vnni`, or a GPU that is \
+         interpreted, such as `simt:sm_90`; kernels alone are made for `nvptx:sm_90` and `amdgpu:gfx90a`, and nothing yet for `aarch64`"
     )]
     Unknown(String),
     #[error("target `{target}`: unknown extension `{extension}`, expected one of {}", known_extensions())]
     UnknownExtension { target: String, extension: String },
     #[error("target `{target}`: extension `{extension}` needs level {needs}")]
     ExtensionNeedsLevel { target: String, extension: X86Extension, needs: X86Level },
+    #[error("kernels for `{target}` do not run on the device `{device}`")]
+    OtherDevice { target: String, device: String },
     #[error("no code is made yet for `{0}`: expected the target of a CPU, such as `x86-64-v3`")]
     NoBackend(String),
     #[error("host programs run on a CPU, and `{0}` is none")]
@@ -318,7 +320,8 @@ impl FromStr for Target {
         let unknown = || TargetError::Unknown(text.to_owned());
         if let Some(sm) = text.strip_prefix("nvptx:sm_") {
             let plain = !sm.starts_with(['0', '+']);
-            return sm.parse().ok().filter(|_| plain).map(|sm| Self::Nvptx { sm }).ok_or_else(unknown);
+            let exists = plain && GpuModel::of_chip(&format!("sm_{sm}")).is_some();
+            return sm.parse().ok().filter(|_| exists).map(|sm| Self::Nvptx { sm }).ok_or_else(unknown);
         }
         if let Some(gfx) = text.strip_prefix("amdgpu:") {
             let number = gfx.strip_prefix("gfx").unwrap_or_default();

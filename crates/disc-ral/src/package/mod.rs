@@ -174,6 +174,11 @@ impl Package {
         }
         let device = open_device(&name).map_err(|error| bad(&error))?;
         let contents = &self.contents;
+        if device.kind() != disc_abi::DEVICE_CPU {
+            let message =
+                format!("the package has code for `{}`, which does not run on the device `{name}`", contents.target.name);
+            return Err(Error::new(code::BAD_ARGUMENT, "", message));
+        }
         // SAFETY: the bytes were made by disc's compiler for this metadata, as far as their
         // checksums tell; docs/security.md says that opening a package trusts its author.
         let library = unsafe { Library::load(contents.archive.bytes_of(&contents.target.code())?) }?;

@@ -50,6 +50,14 @@ impl Run<'_> {
         self.transfer(&span, &active, kind, value)
     }
 
+    /// Makes loaded truth values 0 or 1: in memory any byte but 0 is true.
+    pub(super) fn normalize_truths(&mut self, access: &Access) {
+        let value = self.slot(access.value);
+        if value.dtype() == DType::I1 {
+            self.planes.bytes_mut(value).iter_mut().for_each(|byte| *byte = u8::from(*byte != 0));
+        }
+    }
+
     pub(super) fn store(&mut self, access: &Access) -> Done {
         let value = self.slot(access.value);
         let mut active = self.mask;

@@ -254,7 +254,11 @@ impl<'a> Run<'a> {
                 alu::run(&mut self.planes, &self.program.registers, op);
                 Ok(())
             }
-            Op::Load(access) => self.load(access),
+            Op::Load(access) => {
+                self.load(access)?;
+                self.normalize_truths(access);
+                Ok(())
+            }
             Op::Store(access) => self.store(access),
             Op::View { from, to, address, index, result } => self.view([*from, *to], [*address, *index], *result),
             Op::Assert { pred, site, values } => {
