@@ -143,7 +143,7 @@ pub(super) struct DeviceArguments {
 /// The CPU, and the number of threads.
 #[derive(Debug, Args)]
 pub(super) struct MachineArguments {
-    /// A CPU level such as `x86-64-v3`, or a GPU such as `simt:sm_90`; by default that of this machine.
+    /// A CPU level such as `x86-64-v3`, or a GPU such as `simt:sm_90`; by default this machine.
     #[arg(long, value_name = "NAME")]
     pub(super) target: Option<String>,
 

@@ -469,61 +469,6 @@ def searchsorted(b, edges, x, *, out_int32=False, right=False, side=None, sorter
 # Bags of rows.
 
 
-def embedding_bag(
-    b,
-    weight,
-    index,
-    offsets,
-    scale_grad_by_freq=False,
-    mode=0,
-    sparse=False,
-    per_sample_weights=None,
-    include_last_offset=False,
-    padding_idx=None,
-):
-    """The sum (mode 0), mean (1) or greatest (2) of the rows of each bag;
-    the other results are for training.
-    """
-    if isinstance(padding_idx, int) and padding_idx < 0:
-        padding_idx = None
-    index = b.convert(index, "i64")
-    bag = _bag_of(b, index, offsets, include_last_offset)
-    if padding_idx is not None:
-        bag = b.select(b.compare("EQ", index, b.lift(padding_idx, "i64")), b.lift(-1, "i64"), bag)
-    return [_bags(b, weight, index, bag, b.shape[0], mode, per_sample_weights), None, None, None]
-
-
-def padded_embedding_bag(b, weight, index, offsets, *rest, padding_idx=None, **named):
-    """:func:`embedding_bag`, where a negative ``padding_idx`` counts from the last row."""
-    *rest, padding_idx = rest if len(rest) == 6 else (*rest, padding_idx)
-    if padding_idx is not None and padding_idx < 0:
-        padding_idx = padding_idx + weight.shape[0]
-    return embedding_bag(b, weight, index, offsets, *rest, padding_idx=padding_idx, **named)
-
-
-def _bag_of(b, index, offsets, include_last_offset):
-    """The bag of each look-up: how many begin up to there."""
-    offsets = b.convert(offsets, "i64")
-    if include_last_offset:
-        offsets = b.slice(offsets, 0, 0, offsets.shape[0] - 1)
-    marks = _added_rows(b, b.full(0, index.shape, "i64"), offsets, b.full(1, offsets.shape, "i64"), "add")
-    return b.sub(b.cumulative(marks, 0, "add"), 1)
-
-
-def _bags(b, weight, index, bag, count, mode, scales):
-    rows = b.wide(b.take(weight, 0, index))
-    if scales is not None:
-        rows = b.mul(rows, b.unsqueeze(b.convert(scales, rows.dtype), 1))
-    shape, how = [count, weight.shape[1]], "maximum" if mode == 2 else "add"
-    total = _added_rows(b, b.full(neutral(how, rows.dtype), shape, rows.dtype), bag, rows, how)
-    if mode:
-        held = _added_rows(b, b.full(0, [count], rows.dtype), bag, b.full(1, bag.shape, rows.dtype), "add")
-        held = b.broadcast(b.maximum(held, 1) if mode == 1 else held, shape, [0])
-        nothing = b.full(0, shape, rows.dtype)
-        total = b.div(total, held) if mode == 1 else b.select(b.compare("GT", held, nothing), total, nothing)
-    return b.convert(total, weight.dtype)
-
-
 def histc(b, x, bins=100, min=0, max=0):
     """Counts the elements of each of the bins between ``min`` and ``max`` has;
     ``max`` itself belongs to the last one.
@@ -540,7 +485,7 @@ def histc(b, x, bins=100, min=0, max=0):
     inside = b.op("and", b.compare("GE", flat, low), b.compare("LE", flat, high))
     # Values outside of the range are left out, and so is NaN.
     place = b.select(inside, b.minimum(place, bins - 1), b.lift(bins, dtype))
-    return _added_rows(
+    return added_rows(
         b, b.full(0, [bins], b.dtype), b.convert(place, "i64"), b.full(1, flat.shape, b.dtype), "add"
     )
 
@@ -558,7 +503,7 @@ def _range_of(b, flat, given):
     return b.select(equal, b.sub(low, 1), low), b.select(equal, b.add(high, 1), high)
 
 
-def _added_rows(b, x, index, rows, how):
+def added_rows(b, x, index, rows, how):
     """``x`` with the rows combined into those that ``index`` names;
     a row beyond the last one is left out.
     """
@@ -577,7 +522,6 @@ def _added_rows(b, x, index, rows, how):
 
 TABLE = {
     "aten.histc.default": histc,
-    "aten.embedding_bag.default": embedding_bag,
     "aten.embedding.default": embedding,
     "aten.index_select.default": index_select,
     "aten.take.default": take_flat,
@@ -603,7 +547,4 @@ TABLE = {
     "aten.one_hot.default": one_hot,
     "aten.bucketize.Tensor": bucketize,
     "aten.searchsorted.Tensor": searchsorted,
-    "aten.embedding_bag.padding_idx": padded_embedding_bag,
-    "aten._embedding_bag.default": embedding_bag,
-    "aten._embedding_bag_forward_only.default": embedding_bag,
 }
