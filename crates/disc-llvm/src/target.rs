@@ -26,13 +26,15 @@ impl LlvmTarget {
     }
 }
 
-/// Returns the least version of PTX that has a chip: drivers take it and all older ones.
+/// Returns the least version of PTX that has a chip: drivers take it and all older ones. LLVM ends
+/// the process over a version that does not have the chip.
 fn least_ptx(sm: u32) -> u32 {
     match sm {
-        0..=90 => 80,
-        91..=101 => 86,
-        102..=120 => 87,
-        _ => 88,
+        ..=90 => 80,
+        100 | 101 => 86,
+        120 => 87,
+        103 | 121 => 88,
+        _ => 90,
     }
 }
 

@@ -2,31 +2,20 @@
 //!
 //! Sectors of 32 bytes are compared with the least for so many bytes. Rows of an odd width begin
 //! anywhere in a sector: a warp that reads 128 bytes meets five where four would do.
+mod programs;
+
 use disc::{
     Options, compile, parse,
     ral::{HostOutputs, HostTensor},
     simt::{KernelCounters, counters},
 };
+use programs::SOFTMAX;
 use std::sync::{Mutex, PoisonError};
 
 const POINTWISE: &str = "
 func @main(%x: tensor<[B]x[S]xf32>) -> tensor<[B]x[S]xf32> {
   %y = tanh %x : tensor<[B]x[S]xf32>
   return %y : tensor<[B]x[S]xf32>
-}";
-
-const SOFTMAX: &str = "
-func @main(%x: tensor<[B]x[S]xf32>) -> tensor<[B]x[S]xf32> {
-  %z = constant dense<0.0> : tensor<f32>
-  %l = constant dense<-inf> : tensor<f32>
-  %t = reduce %x, %l, dims = [1] : (tensor<[B]x[S]xf32>, tensor<f32>) -> tensor<[B]xf32> applies maximum
-  %tb = broadcast_in_dim %t, dims = [0] : (tensor<[B]xf32>) -> tensor<[B]x[S]xf32>
-  %d = subtract %x, %tb : tensor<[B]x[S]xf32>
-  %e = exponential %d : tensor<[B]x[S]xf32>
-  %s = reduce %e, %z, dims = [1] : (tensor<[B]x[S]xf32>, tensor<f32>) -> tensor<[B]xf32> applies add
-  %sb = broadcast_in_dim %s, dims = [0] : (tensor<[B]xf32>) -> tensor<[B]x[S]xf32>
-  %o = divide %e, %sb : tensor<[B]x[S]xf32>
-  return %o : tensor<[B]x[S]xf32>
 }";
 
 const COLUMN_SUMS: &str = "

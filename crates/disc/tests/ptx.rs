@@ -19,6 +19,11 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
+/// Returns the folder of the files that are assembled.
+fn folder() -> PathBuf {
+    env::temp_dir().join(format!("disc-ptx-{}", std::process::id()))
+}
+
 /// Returns the assembler, if there is one.
 fn assembler() -> Option<PathBuf> {
     let in_path = env::var_os("PATH").into_iter().flat_map(|all| env::split_paths(&all).collect::<Vec<_>>());
@@ -42,7 +47,7 @@ fn check(name: &str, path: &Path, chip: u32, ptxas: Option<&Path>) -> Result<(),
     let options = Options { target: Some(format!("nvptx:sm_{chip}")), ..Options::default() };
     let ptx = stages::ptx(module, &options).map_err(|error| error.to_string())?;
     let Some(ptxas) = ptxas else { return Ok(()) };
-    let folder = env::temp_dir().join(format!("disc-ptx-{}", std::process::id()));
+    let folder = folder();
     fs::create_dir_all(&folder).map_err(|error| error.to_string())?;
     let file = folder.join(format!("{}-{chip}.ptx", name.replace('/', "-")));
     fs::write(&file, ptx).map_err(|error| error.to_string())?;
@@ -82,5 +87,8 @@ fn main() -> ExitCode {
             trials.push(Trial::test(format!("sm_{chip}/{name}"), move || check(&of, &path, chip, ptxas.as_deref())));
         }
     }
-    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
+    let conclusion = libtest_mimic::run(&Arguments::from_args(), trials);
+    // It is empty, but for PTX that was not assembled, which the messages name.
+    let _ = fs::remove_dir(folder());
+    conclusion.exit_code()
 }

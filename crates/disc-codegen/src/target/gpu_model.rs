@@ -3,7 +3,7 @@ use super::Target;
 use disc_passes::analysis::cost_model::CostModel;
 
 /// NVIDIA's architectures from Volta on.
-const NVIDIA: [u32; 14] = [70, 72, 75, 80, 86, 87, 89, 90, 100, 101, 103, 110, 120, 121];
+pub const NVIDIA: [u32; 14] = [70, 72, 75, 80, 86, 87, 89, 90, 100, 101, 103, 110, 120, 121];
 
 /// The numbers about a GPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -15,7 +15,7 @@ mod host;
 pub use compilation::Compilation;
 pub use cpu_model::{CpuModel, Tile};
 use disc_ir::DType;
-pub use gpu_model::GpuModel;
+pub use gpu_model::{GpuModel, NVIDIA};
 use std::{fmt, str::FromStr};
 
 /// A level of the x86-64 psABI.

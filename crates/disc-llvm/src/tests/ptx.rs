@@ -1,6 +1,6 @@
 //! Kernels for NVIDIA's GPUs as PTX: how ops of threads look in it.
 use crate::ptx;
-use disc_codegen::host::Program;
+use disc_codegen::{host::Program, target::NVIDIA};
 use disc_ir::text;
 
 fn lowered(sm: u32, source: &str) -> String {
@@ -107,6 +107,18 @@ fn memory_that_the_launch_sizes_is_shared_in_parts() {
   %v = load %x[%t] : (buffer<[N]xf32>, i32) -> f32\n  store %b[%t], %v : (buffer<[N]xf32, shared>, i32, f32)
   %w = load %b[%t] : (buffer<[N]xf32, shared>, i32) -> f32\n  store %a[%t], %w : (buffer<3xf32, shared>, i32, f32)";
     check(80, body, &[".extern .shared .align 16 .b8 disc_shared[]", "disc_shared"]);
+}
+
+#[test]
+fn every_chip_has_a_version_of_ptx() {
+    let body = "  %t = place thread : i32\n  %v = load %x[%t] : (buffer<4xf32>, i32) -> f32\n  store %x[%t], %v : (buffer<4xf32>, i32, f32)";
+    for sm in NVIDIA {
+        let found = lowered(
+            sm,
+            &format!("kernel @k(%x: buffer<4xf32>) grid threads = 4, warp = 32 {{\n{body}\n  barrier block\n  return\n}}"),
+        );
+        assert!(found.contains(&format!(".target sm_{sm}\n")), "{found}");
+    }
 }
 
 #[test]

@@ -30,12 +30,11 @@ def embedding_bag(
     return [_bags(b, weight, index, bag, b.shape[0], mode, per_sample_weights), None, None, None]
 
 
-def padded_embedding_bag(b, weight, index, offsets, *rest, padding_idx=None, **named):
+def padded_embedding_bag(b, weight, index, offsets, scale, mode, sparse, scales, include_last, padding_idx):
     """:func:`embedding_bag`, where a negative ``padding_idx`` counts from the last row."""
-    *rest, padding_idx = rest if len(rest) == 6 else (*rest, padding_idx)
     if padding_idx is not None and padding_idx < 0:
         padding_idx = padding_idx + weight.shape[0]
-    return embedding_bag(b, weight, index, offsets, *rest, padding_idx=padding_idx, **named)
+    return embedding_bag(b, weight, index, offsets, scale, mode, sparse, scales, include_last, padding_idx)
 
 
 def _bag_of(b, index, offsets, include_last_offset):

@@ -2,8 +2,8 @@
 //! the updates that go to its elements.
 //!
 //! Neighbouring threads have neighbouring elements of an update, which go to separate positions.
-//! Where updates at other positions may meet, they are shared out by where they go: each thread
-//! looks at all of them and applies its own. So results are those of the order of the op.
+//! Updates at different positions that may meet are shared out by where they go: each thread looks
+//! at all of them and applies its own. So results are those of the order of the op.
 //!
 //! Positions have 64 bits, as data may name any.
 use super::frame::{GridFrame, grid_of};

@@ -1,4 +1,5 @@
 //! Finds the parts of an attention group: its matmuls, the reductions of its rows, and sizes.
+use super::super::matmul::{Side, sides};
 use crate::{
     kernel::{
         accumulator_dtype,
@@ -112,19 +113,12 @@ impl Parts {
 
 /// Returns the operands of a matmul with one free dimension each, and one that is summed.
 fn operands(group: &Group<'_>, dot: Inst) -> Result<[Operand; 2], String> {
-    let function = group.function;
-    let [left, right] = function.operands(dot)[..] else { panic!("`dot_general` has two operands") };
-    let side = |value: Value, name: &str| {
-        let axes = |which: &str| function.axes(dot, &format!("{name}_{which}"));
-        let (batch, sum) = (axes("batching_dims"), axes("contracting_dims"));
-        let rank = group.tensor(value).rank();
-        let free: Vec<usize> = (0..rank).filter(|d| !batch.contains(d) && !sum.contains(d)).collect();
-        match (&free[..], &sum[..]) {
-            (&[free], &[sum]) => Ok(Operand { value, batch, free, sum }),
-            _ => Err("a matmul has several dimensions of a kind".to_owned()),
-        }
+    let operand = |Side { value, batch, free, sum, .. }| match (&free[..], &sum[..]) {
+        (&[free], &[sum]) => Ok(Operand { value, batch, free, sum }),
+        _ => Err("a matmul has several dimensions of a kind".to_owned()),
     };
-    Ok([side(left, "lhs")?, side(right, "rhs")?])
+    let [left, right] = sides(group, dot).map(operand);
+    Ok([left?, right?])
 }
 
 /// Returns the function that gives the weights of a row from its scores.

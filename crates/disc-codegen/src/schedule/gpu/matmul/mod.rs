@@ -70,13 +70,27 @@ fn written(group: &Group<'_>, parts: &[Part], schedule: &dyn Fn(&Matmul<'_>) -> 
 }
 
 /// An operand: the dimensions that are batches, free and summed.
-struct Side {
-    value: Value,
-    batch: Vec<usize>,
-    free: Vec<usize>,
-    sum: Vec<usize>,
+pub(super) struct Side {
+    pub(super) value: Value,
+    pub(super) batch: Vec<usize>,
+    pub(super) free: Vec<usize>,
+    pub(super) sum: Vec<usize>,
     /// Terms are along the innermost dimension: neighbouring threads read neighbouring terms.
     terms_first: bool,
+}
+
+/// Returns the operands of a matmul.
+pub(super) fn sides(group: &Group<'_>, dot: Inst) -> [Side; 2] {
+    let function = group.function;
+    let [left, right] = function.operands(dot)[..] else { panic!("`dot_general` has two operands") };
+    [(left, "lhs"), (right, "rhs")].map(|(value, name)| {
+        let axes = |which: &str| function.axes(dot, &format!("{name}_{which}"));
+        let (batch, sum) = (axes("batching_dims"), axes("contracting_dims"));
+        let rank = group.tensor(value).rank();
+        let free = (0..rank).filter(|d| !batch.contains(d) && !sum.contains(d)).collect();
+        let terms_first = rank > 0 && sum.contains(&(rank - 1));
+        Side { value, batch, free, sum, terms_first }
+    })
 }
 
 /// A matmul as a matrix `[rows, terms] x [terms, columns]` for each batch.
@@ -96,16 +110,7 @@ struct Matmul<'g> {
 impl<'g> Matmul<'g> {
     fn of(group: &'g Group<'g>, dot: Inst) -> Self {
         let function = group.function;
-        let [left, right] = function.operands(dot)[..] else { panic!("`dot_general` has two operands") };
-        let side = |value: Value, name: &str| {
-            let axes = |which: &str| function.axes(dot, &format!("{name}_{which}"));
-            let (batch, sum) = (axes("batching_dims"), axes("contracting_dims"));
-            let rank = group.tensor(value).rank();
-            let free = (0..rank).filter(|d| !batch.contains(d) && !sum.contains(d)).collect();
-            let terms_first = rank > 0 && sum.contains(&(rank - 1));
-            Side { value, batch, free, sum, terms_first }
-        };
-        let (left, right) = (side(left, "lhs"), side(right, "rhs"));
+        let [left, right] = sides(group, dot);
         let sizes = |side: &Side, axes: &[usize]| -> Vec<Merged> {
             let dims = &group.tensor(side.value).dims;
             axes.iter().enumerate().map(|(axis, &d)| Merged { size: dims[d].clone(), axis }).collect()
