@@ -44,9 +44,9 @@ fn more_shared_memory_than_there_is() {
 fn fatal_errors() {
     let ptx_on_x86 = "declare float @llvm.nvvm.ex2.approx.ftz.f32(float)
         define float @f(float %x) { %y = call float @llvm.nvvm.ex2.approx.ftz.f32(float %x) ret float %y }";
-    let newer_than_sm_50 = "declare void @llvm.nvvm.barrier.cluster.arrive() define void @f() { call void @llvm.nvvm.barrier.cluster.arrive() ret void }";
+    let newer_than_sm_70 = "declare void @llvm.nvvm.barrier.cluster.arrive() define void @f() { call void @llvm.nvvm.barrier.cluster.arrive() ret void }";
     for _ in 0..3 {
-        for (target, ir) in [("x86-64-v3", ptx_on_x86), ("nvptx:sm_50", newer_than_sm_50)] {
+        for (target, ir) in [("x86-64-v3", ptx_on_x86), ("nvptx:sm_70", newer_than_sm_70)] {
             let error = error(target, ir);
             assert!(matches!(&error, Error::Fatal(m) if m.contains("Cannot select")), "{error}");
         }
