@@ -9,6 +9,7 @@ use crate::{
     link::link,
     lower::{lower, lower_entry},
     machine::{Codegen, Machine, Object, in_context},
+    sources::with_sources,
 };
 use disc_codegen::{
     host::Program,
@@ -116,7 +117,7 @@ pub fn llvm_ir(program: &Program, targets: &Compilation) -> Result<String, Error
 }
 
 /// Returns the PTX of the kernels of `program`, for a device that is one of NVIDIA's GPUs. Kernels
-/// are exported by their names.
+/// are exported by their names; each follows its own text, in comments.
 ///
 /// # Errors
 /// Another device, or a failure of LLVM.
@@ -128,9 +129,9 @@ pub fn ptx(program: &Program, targets: &Compilation) -> Result<String, Error> {
     in_context(|context| {
         let machine = Machine::new(target, Codegen::Default)?;
         let emit = open(context, &machine, target);
-        let mut functions = program.module.functions.iter().filter(|function| is_kernel_code(function));
-        functions.try_for_each(|function| lower_any(&emit, program, function))?;
-        machine.assembly(emit.module)
+        let functions = program.module.functions.iter().filter(|function| is_kernel_code(function));
+        functions.clone().try_for_each(|function| lower_any(&emit, program, function))?;
+        Ok(with_sources(&machine.assembly(emit.module)?, functions))
     })
 }
 

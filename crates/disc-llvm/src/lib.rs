@@ -13,6 +13,7 @@ mod function;
 mod link;
 mod lower;
 mod machine;
+mod sources;
 mod support;
 mod target;
 

@@ -101,9 +101,10 @@ impl Call<'_> {
     fn launch_grid(&mut self, launch: &GridCall<'_>) -> Result<(), Failure> {
         let kernels = self.kernels.ok_or_else(|| Failure::Internal("a grid is launched by code without grid kernels".into()))?;
         let queue = &mut *self.queue;
-        // SAFETY: generated code keeps the contract of kernels.
-        let mut run = || unsafe { queue.launch_grid(kernels, launch) };
-        let Some(profile) = self.profile else { return run().map_err(Failure::Launch) };
+        let Some(profile) = self.profile else {
+            // SAFETY: generated code keeps the contract of kernels.
+            return unsafe { queue.launch_grid(kernels, launch) }.map_err(Failure::Launch);
+        };
         let shown = Launch {
             kernel: KernelNames::handle_of_grid(launch.kernel),
             args: launch.args.as_ptr(),
@@ -112,7 +113,9 @@ impl Call<'_> {
             scratch_bytes: launch.grid.scratch,
         };
         let timed = || {
-            run()?;
+            // SAFETY: as above.
+            unsafe { queue.launch_grid(kernels, launch)? };
+            queue.sync()?;
             Ok(Some(launch.grid.threads))
         };
         profile.record(&shown, self.names, false, timed).map(drop).map_err(Failure::Launch)

@@ -17,6 +17,12 @@ pub trait Device: Send + Sync {
     /// Returns the name for messages and reports.
     fn name(&self) -> &'static str;
 
+    /// Returns the chip that kernels are made for, as its maker's compilers name it; `None` for the
+    /// host's processors.
+    fn chip(&self) -> Option<String> {
+        None
+    }
+
     /// Allocates memory aligned to at least [`disc_abi::ALIGN`]; `bytes` is positive.
     fn alloc(&self, bytes: usize) -> Result<NonNull<u8>, AllocError>;
 
@@ -118,7 +124,33 @@ pub trait Queue: Send {
     }
 
     /// Returns when everything launched has finished.
+    ///
+    /// # Errors
+    /// A failure of a launch before.
     fn sync(&mut self) -> Result<(), LaunchFailure>;
+
+    /// Begins a call.
+    ///
+    /// # Errors
+    /// A failure of an earlier call's launch that was not known when that call ended.
+    fn begin(&mut self) -> Result<(), LaunchFailure> {
+        Ok(())
+    }
+
+    /// Ends a call: its results are there for what is launched on the queue behind it. A device
+    /// that runs beside the host need not wait.
+    ///
+    /// # Errors
+    /// A failure of a launch that is known by now.
+    fn finish(&mut self) -> Result<(), LaunchFailure> {
+        self.sync()
+    }
+
+    /// Lets everything from now on go to a stream of the caller, behind what was launched before;
+    /// `None`: to the queue's own. A device without streams ignores it.
+    fn use_stream(&mut self, stream: Option<usize>) {
+        let _ = stream;
+    }
 
     /// Returns the bytes of scratch that the queue keeps between launches.
     fn scratch_bytes(&self) -> usize;
@@ -169,6 +201,8 @@ pub enum LaunchFailure {
     Units(i64),
     /// The device refused, or found an error of the kernel: its message.
     Device(String),
+    /// The driver of the device failed: its message.
+    Driver(String),
 }
 
 /// The report of a kernel's first failing unit: its status and the values that it left in scratch.

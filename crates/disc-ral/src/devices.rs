@@ -18,10 +18,17 @@ pub struct Backend {
     /// Names the devices of this kind that the process can use.
     pub names: fn() -> Vec<DeviceName>,
     /// Opens one of `names`.
-    pub open: fn(&DeviceName) -> Arc<dyn Device>,
+    pub open: fn(&DeviceName) -> Result<Arc<dyn Device>, String>,
 }
 
-const HOST: Backend = Backend { kind: "cpu", names: || vec![DeviceName::cpu()], open: |_| Cpu::device() };
+const HOST: Backend = Backend { kind: "cpu", names: || vec![DeviceName::cpu()], open: |_| Ok(Cpu::device()) };
+
+/// The kinds of devices that have drivers; they come last, since to ask for their names starts
+/// those.
+#[cfg(feature = "cuda")]
+const GPUS: [Backend; 1] = [crate::cuda::CUDA];
+#[cfg(not(feature = "cuda"))]
+const GPUS: [Backend; 0] = [];
 
 /// The kinds of devices that crates above this one have.
 static REGISTERED: Mutex<Vec<Backend>> = Mutex::new(Vec::new());
@@ -37,7 +44,7 @@ pub fn register_backend(backend: Backend) {
 /// Returns every kind of device, the host first.
 fn backends() -> Vec<Backend> {
     let registered = REGISTERED.lock().unwrap_or_else(PoisonError::into_inner);
-    [HOST].into_iter().chain(registered.iter().copied()).collect()
+    [HOST].into_iter().chain(registered.iter().copied()).chain(GPUS.iter().copied()).collect()
 }
 
 /// Kinds of which a machine has several, by number.
@@ -78,6 +85,17 @@ impl fmt::Display for DeviceName {
     }
 }
 
+/// Returns the reason why a kind of device is not there at all, where a driver gives one.
+fn why_not(name: &DeviceName) -> Option<String> {
+    match name.0.starts_with("cuda:") {
+        #[cfg(feature = "cuda")]
+        true => crate::cuda::missing(),
+        #[cfg(not(feature = "cuda"))]
+        true => Some("this build has no CUDA".into()),
+        false => None,
+    }
+}
+
 /// Returns the devices of one kind for a message.
 fn shown(names: &[DeviceName]) -> Option<String> {
     match names {
@@ -100,6 +118,8 @@ pub enum DeviceError {
     Malformed(String),
     /// This build or this machine has no such device.
     NotHere(DeviceName),
+    /// The device is there, and cannot be used: the driver's words.
+    Failed(DeviceName, String),
 }
 
 impl fmt::Display for DeviceError {
@@ -110,8 +130,10 @@ impl fmt::Display for DeviceError {
             }
             Self::NotHere(name) => {
                 let here: Vec<String> = backends().iter().filter_map(|backend| shown(&(backend.names)())).collect();
-                write!(f, "the device `{name}` is not available: compiled code can run here on {}", here.join(", "))
+                write!(f, "the device `{name}` is not available: compiled code can run here on {}", here.join(", "))?;
+                why_not(name).map_or(Ok(()), |why| write!(f, " ({why})"))
             }
+            Self::Failed(name, why) => write!(f, "the device `{name}` cannot be used: {why}"),
         }
     }
 }
@@ -126,10 +148,11 @@ pub fn devices() -> Vec<DeviceName> {
 /// Opens a device.
 ///
 /// # Errors
-/// A device that is not there.
+/// A device that is not there, or that cannot be used.
 pub fn open_device(name: &DeviceName) -> Result<Arc<dyn Device>, DeviceError> {
     let found = backends().into_iter().find(|backend| (backend.names)().contains(name));
-    found.map(|backend| (backend.open)(name)).ok_or_else(|| DeviceError::NotHere(name.clone()))
+    let backend = found.ok_or_else(|| DeviceError::NotHere(name.clone()))?;
+    (backend.open)(name).map_err(|why| DeviceError::Failed(name.clone(), why))
 }
 
 /// Returns the device whose memory is the host's: tensors of Rust programs and of NumPy are there.

@@ -21,6 +21,8 @@ pub mod code {
     pub const LOAD: &str = "E0501";
     /// An option that cannot be used: a device that is not there.
     pub const BAD_ARGUMENT: &str = "E0700";
+    /// The driver of a device failed.
+    pub const DRIVER: &str = "E0611";
     /// A file that is no package, or a damaged one.
     pub const PACKAGE: &str = "E0901";
     /// A package in a newer format.
@@ -33,7 +35,7 @@ pub mod code {
     pub const PACKAGE_SIGNATURE: &str = "E0905";
 
     /// Every code of this crate.
-    pub const ALL: [&str; 12] = [
+    pub const ALL: [&str; 13] = [
         BAD_INPUT,
         OUT_OF_MEMORY,
         OUTPUT,
@@ -41,6 +43,7 @@ pub mod code {
         INTERNAL,
         LOAD,
         BAD_ARGUMENT,
+        DRIVER,
         PACKAGE,
         PACKAGE_VERSION,
         PACKAGE_TARGET,
@@ -86,7 +89,11 @@ impl Error {
     }
 
     pub(crate) fn out_of_memory(what: &str, bytes: impl fmt::Display, cause: &AllocError) -> Self {
-        Self::new(code::OUT_OF_MEMORY, what, format!("{bytes} bytes for {what}: {cause}"))
+        let code = match cause {
+            AllocError::Driver(_) => code::DRIVER,
+            AllocError::Size | AllocError::OverLimit(_) | AllocError::System | AllocError::Device => code::OUT_OF_MEMORY,
+        };
+        Self::new(code, what, format!("{bytes} bytes for {what}: {cause}"))
     }
 }
 
@@ -110,4 +117,10 @@ pub enum AllocError {
     /// The system refused.
     #[error("the system is out of memory")]
     System,
+    /// The memory of the device is used up.
+    #[error("the device is out of memory")]
+    Device,
+    /// The driver failed otherwise: its description.
+    #[error("the driver of the device failed: {0}")]
+    Driver(&'static str),
 }

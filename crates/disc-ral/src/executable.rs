@@ -180,6 +180,8 @@ impl Executable {
         if self.device.kind() == DEVICE_CPU {
             return self.run_there((function, meta), session, inputs, outputs);
         }
+        session.queue.begin().map_err(|failure| session.late(failure))?;
+        session.last = Some(Arc::clone(&self.meta));
         Staging::run(session, meta, (inputs, outputs), |session, inputs, outputs| {
             self.run_there((function, meta), session, inputs, outputs)
         })
@@ -328,6 +330,8 @@ fn prepare(
             let entry = EntryMeta { name: symbol.clone(), symbol: symbol.clone(), ..EntryMeta::default() };
             call(function, &mut session, (&set, None), (meta, (&code.names, kernels)), &entry, &mut NoOutputs)?;
         }
+        // Sessions with other queues read what was prepared.
+        session.queue.sync().map_err(|failure| Failure::Launch(failure).into_error(meta, &EntryMeta::default()))?;
     }
     if options.release_weights {
         set.release(meta);
@@ -344,7 +348,7 @@ fn call(
     entry: &EntryMeta,
     allocator: &mut dyn OutputAllocator,
 ) -> Result<(), Error> {
-    let SessionState { arena, queue, profile, descriptors, device, nontemporal_bytes } = session;
+    let SessionState { arena, queue, profile, descriptors, device, nontemporal_bytes, last: _ } = session;
     let inputs = if descriptors.inputs.is_empty() { ptr::null() } else { descriptors.inputs.as_ptr() };
     let outputs = if descriptors.outputs.is_empty() { ptr::null_mut() } else { descriptors.outputs.as_mut_ptr() };
     let queue = queue.as_mut();
@@ -358,7 +362,7 @@ fn call(
     let failure = state.into_failure();
     session.arena.end_call();
     let failure = match (status, failure) {
-        (STATUS_OK, None) => return session.queue.sync().map_err(|failure| Failure::Launch(failure).into_error(meta, entry)),
+        (STATUS_OK, None) => return session.queue.finish().map_err(|failure| Failure::Launch(failure).into_error(meta, entry)),
         (_, Some(failure)) => failure,
         (status, None) => Failure::Internal(format!("`{}` returned status {status} without a reason", entry.name)),
     };

@@ -35,6 +35,7 @@ impl Failure {
             Failure::Launch(LaunchFailure::Scratch { bytes, cause }) => Error::out_of_memory("kernel scratch", bytes, &cause),
             Failure::Launch(LaunchFailure::Units(units)) => Error::internal(format!("a launch of {units} units")),
             Failure::Launch(LaunchFailure::Device(message)) => Error::internal(message),
+            Failure::Launch(LaunchFailure::Driver(message)) => Error::new(code::DRIVER, "", message),
             Failure::Launch(LaunchFailure::Fault(fault)) => from_kernel(meta, fault),
             Failure::Output { index, message } => {
                 let name = entry.outputs.get(index).map_or("", |output| &output.name);

@@ -65,6 +65,8 @@ mod bind;
 mod cache_directory;
 mod call;
 mod cpu;
+#[cfg(feature = "cuda")]
+mod cuda;
 mod device;
 mod devices;
 mod error;
@@ -88,6 +90,8 @@ mod weights;
 pub use bind::check_overlaps;
 pub use cache_directory::cache_directory;
 pub use cpu::{Cpu, Prefault};
+#[cfg(feature = "cuda")]
+pub use cuda::CudaError;
 pub use device::{Device, Fault, GridCall, Image, Kernels, Launch, LaunchFailure, Queue, Threads};
 pub use devices::{Backend, DeviceError, DeviceName, devices, host_device, open_device, register_backend};
 pub use disc_abi::DType;

@@ -5,7 +5,10 @@
 
 use crate::{
     arena::Arena,
-    device::{Device, Queue},
+    device::{Device, LaunchFailure, Queue},
+    error::Error,
+    failure::Failure,
+    meta::{EntryMeta, ModuleMeta},
     profile::{LaunchObserver, LaunchRecord, Profile},
 };
 use disc_abi::Tensor;
@@ -19,6 +22,8 @@ pub struct SessionState {
     pub(crate) profile: Option<Box<Profile>>,
     pub(crate) descriptors: Descriptors,
     pub(crate) nontemporal_bytes: i64,
+    /// The module of the last call, on a device that runs beside the host.
+    pub(crate) last: Option<Arc<ModuleMeta>>,
 }
 
 /// Descriptors of the running call; empty between calls.
@@ -44,12 +49,40 @@ impl SessionState {
             profile: None,
             descriptors: Descriptors::default(),
             nontemporal_bytes: device.nontemporal_bytes(),
+            last: None,
         }
     }
 
     /// Limits this session's calls to this many threads, the caller's included.
     pub fn limit_threads(&mut self, threads: usize) {
         self.queue.limit_threads(threads);
+    }
+
+    /// Runs the calls from now on in a stream of the caller, in the driver's form, behind the calls
+    /// before; `None`: in the session's own. The stream lives as long as the session uses it. A
+    /// device without streams ignores it.
+    pub fn use_stream(&mut self, stream: Option<usize>) {
+        self.queue.use_stream(stream);
+    }
+
+    /// Waits until everything that the session launched has ended.
+    ///
+    /// # Errors
+    /// A failure of a call that was not known when it returned.
+    pub fn synchronize(&mut self) -> Result<(), Error> {
+        self.queue.sync().map_err(|failure| self.late(failure))
+    }
+
+    /// Describes a failure of an earlier call.
+    pub(crate) fn late(&self, failure: LaunchFailure) -> Error {
+        let is_fault = matches!(failure, LaunchFailure::Fault(_));
+        let none = ModuleMeta::default();
+        let meta = self.last.as_deref().unwrap_or(&none);
+        let mut error = Failure::Launch(failure).into_error(meta, &EntryMeta::default());
+        if is_fault {
+            error.message += " (in an earlier call, whose results are not valid)";
+        }
+        error
     }
 
     /// Returns the most threads of a call.

@@ -65,6 +65,10 @@ impl<'o> Staging<'o> {
         let there: Vec<TensorRef<'_>> = inputs.iter().zip(&copies).map(|(input, copy)| moved(input, copy.as_ref())).collect();
         let mut staging = Staging { device, caller: outputs, made: Vec::new(), views: Vec::new(), is_host };
         call(session, &there, &mut staging)?;
+        // A call that fails leaves the caller's memory as it was.
+        if is_host || copies.iter().zip(&entry.inputs).any(|(copy, meta)| copy.is_some() && meta.written) {
+            session.queue.sync().map_err(|failure| session.late(failure))?;
+        }
         staging.bring_back(session)?;
         for ((input, copy), meta) in inputs.iter().zip(&copies).zip(&entry.inputs) {
             if let Some(block) = copy.as_ref().filter(|_| meta.written) {

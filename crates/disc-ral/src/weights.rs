@@ -7,22 +7,28 @@
 use crate::{
     device::{Block, Device},
     error::{AllocError, Error, code},
+    failure::Failure,
     gemm::PlainForms,
     host::HostTensor,
-    meta::{ModuleMeta, WeightMeta},
+    meta::{EntryMeta, ModuleMeta, WeightMeta},
     session_state::SessionState,
     staging::upload,
 };
 use disc_abi::{ALIGN, DEVICE_CPU, DType, Gemm};
 use std::{any::Any, ptr, sync::Arc};
 
-/// A plain weight: contiguous memory of the executable's device that does not change while an
-/// executable has it.
+/// Bytes that the address of a weight on a GPU is a multiple of: those of the widest access.
+const VECTOR_ALIGN: usize = 16;
+
+/// A plain weight: contiguous memory of the host or of the executable's device that does not change
+/// while an executable has it.
 #[derive(Clone)]
 pub struct Weight {
     data: *const u8,
     dtype: DType,
     sizes: Vec<i64>,
+    /// The kind of device that the memory belongs to.
+    device: u8,
     _owner: Arc<dyn Any + Send + Sync>,
 }
 
@@ -35,10 +41,15 @@ impl Weight {
     /// Borrows memory without a copy: a framework's tensor, a mapped file.
     ///
     /// # Safety
-    /// While `owner` lives, `data` is valid for the elements of these sizes, contiguous, on the
-    /// executable's device, and not written to.
+    /// While `owner` lives, `data` is valid for the elements of these sizes, contiguous, in memory of
+    /// the host unless [`Weight::on_device`] says otherwise, and not written to.
     pub unsafe fn borrowed(data: *const u8, dtype: DType, sizes: Vec<i64>, owner: Arc<dyn Any + Send + Sync>) -> Self {
-        Self { data, dtype, sizes, _owner: owner }
+        Self { data, dtype, sizes, device: DEVICE_CPU, _owner: owner }
+    }
+
+    /// Sets the kind of device that the memory belongs to.
+    pub fn on_device(self, device: u8) -> Self {
+        Self { device, ..self }
     }
 
     /// Returns the element type.
@@ -55,7 +66,7 @@ impl Weight {
     pub fn bytes(&self) -> &[u8] {
         match self.memory() {
             // SAFETY: `borrowed` promises memory of the elements, which nobody writes to.
-            Some((data, bytes)) if bytes > 0 => unsafe { std::slice::from_raw_parts(data, bytes) },
+            Some((data, bytes)) if bytes > 0 && self.device == DEVICE_CPU => unsafe { std::slice::from_raw_parts(data, bytes) },
             _ => &[],
         }
     }
@@ -71,7 +82,7 @@ impl Weight {
 impl From<HostTensor> for Weight {
     fn from(tensor: HostTensor) -> Self {
         let (data, dtype, sizes) = (tensor.bytes().as_ptr(), tensor.dtype(), tensor.sizes().to_vec());
-        Self { data, dtype, sizes, _owner: Arc::new(tensor) }
+        Self { data, dtype, sizes, device: DEVICE_CPU, _owner: Arc::new(tensor) }
     }
 }
 
@@ -147,8 +158,7 @@ impl WeightSet {
             Self { addresses: Vec::new(), plain: Vec::new(), blobs: None, plain_bytes: 0, forms: PlainForms::default() };
         for (meta, weight) in meta.weights.iter().zip(weights) {
             let bytes = check(meta, &weight)?;
-            let weight = if is_aligned(&weight) { weight } else { copied(meta, &weight, bytes)? };
-            let weight = if device.kind() == DEVICE_CPU { weight } else { uploaded(device, &weight, bytes)? };
+            let weight = placed(device, meta, weight, bytes)?;
             set.addresses.push(weight.data);
             set.plain_bytes += bytes;
             set.plain.push(Some(weight));
@@ -311,11 +321,41 @@ fn is_aligned(weight: &Weight) -> bool {
     weight.data.addr().is_multiple_of(weight.dtype.size())
 }
 
-/// Copies a weight to memory of a device.
+/// Returns a weight in memory that kernels of the device read: a copy, if it is elsewhere, or at an
+/// odd address.
+fn placed(device: &Arc<dyn Device>, meta: &WeightMeta, weight: Weight, bytes: usize) -> Result<Weight, Error> {
+    match (weight.device, device.kind()) {
+        (DEVICE_CPU, DEVICE_CPU) if is_aligned(&weight) => Ok(weight),
+        (DEVICE_CPU, DEVICE_CPU) => copied(meta, &weight, bytes),
+        (DEVICE_CPU, _) => uploaded(device, &weight, bytes),
+        (its, kind) if its == kind && weight.data.addr().is_multiple_of(VECTOR_ALIGN) => Ok(weight),
+        (its, kind) if its == kind => moved(device, &weight, bytes),
+        (its, kind) => {
+            let message = format!("weight `{}` is on device kind {its}, calls run on {kind}", meta.name);
+            Err(Error::new(code::WEIGHTS, &meta.name, message))
+        }
+    }
+}
+
+/// Copies a weight within memory of a device.
+fn moved(device: &Arc<dyn Device>, weight: &Weight, bytes: usize) -> Result<Weight, Error> {
+    let block = Block::new(device, bytes).map_err(|cause| Error::out_of_memory("a weight", bytes, &cause))?;
+    let mut queue = device.queue();
+    // SAFETY: the weight's memory, and a new block.
+    let copied = unsafe { queue.copy(block.at(), weight.data, bytes) }.and_then(|()| queue.sync());
+    copied.map_err(|failure| Failure::Launch(failure).into_error(&ModuleMeta::default(), &EntryMeta::default()))?;
+    Ok(in_block(block, weight))
+}
+
+fn in_block(block: Block, weight: &Weight) -> Weight {
+    let (data, dtype, sizes, device) = (block.at().cast_const(), weight.dtype, weight.sizes.clone(), block.kind());
+    Weight { data, dtype, sizes, device, _owner: Arc::new(block) }
+}
+
+/// Copies a weight of the host to memory of a device.
 fn uploaded(device: &Arc<dyn Device>, weight: &Weight, bytes: usize) -> Result<Weight, Error> {
     let block = upload(&mut SessionState::new(device), device, weight.data, bytes)?;
-    let (data, dtype, sizes) = (block.at().cast_const(), weight.dtype, weight.sizes.clone());
-    Ok(Weight { data, dtype, sizes, _owner: Arc::new(block) })
+    Ok(in_block(block, weight))
 }
 
 /// Copies a weight to aligned memory: some files store weights at odd offsets.

@@ -25,13 +25,13 @@ fn names() -> Vec<DeviceName> {
 }
 
 /// Opens the device of a chip; the process has one of each.
-fn open(name: &DeviceName) -> Arc<dyn Device> {
+fn open(name: &DeviceName) -> Result<Arc<dyn Device>, String> {
     static OPEN: Mutex<Option<HashMap<&str, Arc<Simt>>>> = Mutex::new(None);
     let name = name.to_string();
     let chip = CHIPS.iter().find(|chip| chip.name == name).unwrap_or(&CHIPS[0]);
     let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
     let device = open.get_or_insert_default().entry(chip.name).or_insert_with(|| Arc::new(Simt::new(chip)));
-    Arc::clone(device) as Arc<dyn Device>
+    Ok(Arc::clone(device) as Arc<dyn Device>)
 }
 
 /// A device that runs grid kernels for a chip on the host, and checks them.

@@ -10,7 +10,7 @@ use crate::{
 };
 use disc_codegen::{
     host::Program,
-    target::{Compilation, TargetError},
+    target::{Compilation, Target, TargetError},
 };
 use disc_ir::{
     Function, FunctionKind, Lines, Module, OpKind, Origin,
@@ -191,7 +191,7 @@ fn compile_inner(mut module: Module, options: &Options, ready: Option<Recipes>) 
         program.module.weights.iter().filter_map(|w| w.data.as_ref().map(|data| (w.name.to_string(), data.bytes.clone())));
     let artifact = Artifact {
         code: compiled.bytes.into(),
-        image: image(&program, &targets),
+        image: image(&program, &targets)?,
         meta: Arc::new(describe(&program)),
         report,
         constants: Arc::new(constants.collect()),
@@ -204,18 +204,21 @@ fn compile_inner(mut module: Module, options: &Options, ready: Option<Recipes>) 
     Ok((artifact, recipes))
 }
 
-/// Returns the kernels of a program in the form that the device loads: for an interpreter, their
-/// text.
-fn image(program: &Program, targets: &Compilation) -> Option<Image> {
+/// Returns the kernels of a program in the form that the device loads: PTX, or for an interpreter
+/// their text.
+fn image(program: &Program, targets: &Compilation) -> Result<Option<Image>, Error> {
     if targets.device().is_cpu() {
-        return None;
+        return Ok(None);
     }
     let module = &program.module;
     let on_device = |function: &&Function| matches!(function.kind, FunctionKind::Kernel | FunctionKind::Routine);
     let functions: Vec<Function> = module.functions.iter().filter(on_device).cloned().collect();
     let kernels = functions.iter().filter(|function| function.grid.is_some()).map(|function| function.name.clone()).collect();
-    let text = Module { functions, ..Module::default() }.to_string();
-    Some(Image { target: targets.device().to_string(), code: text.into_bytes().into(), kernels })
+    let text = match targets.device() {
+        Target::Nvptx { .. } => disc_llvm::ptx(program, targets)?,
+        _ => Module { functions, ..Module::default() }.to_string(),
+    };
+    Ok(Some(Image { target: targets.device().to_string(), code: text.into_bytes().into(), kernels }))
 }
 
 /// Runs the passes from the module's stage to buffers. Returns the recipes of prepared weights.

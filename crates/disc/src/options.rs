@@ -227,9 +227,19 @@ impl Options {
         self.device.as_ref().is_none_or(|name| name.parse() == Ok(DeviceName::cpu()))
     }
 
-    /// Returns the target that a device implies: `simt:sm_90` of the device of that name.
-    pub(crate) fn target_of_device(&self) -> Option<Target> {
-        self.device.as_ref().filter(|_| !self.is_host())?.parse().ok()
+    /// Returns the target that a device implies: `simt:sm_90` of the device of that name, that of
+    /// its chip for another one.
+    ///
+    /// # Errors
+    /// A device that is not there.
+    pub(crate) fn target_of_device(&self) -> Result<Option<Target>, Error> {
+        let Some(name) = self.device.as_ref().filter(|_| !self.is_host()) else { return Ok(None) };
+        if let Ok(target) = name.parse() {
+            return Ok(Some(target));
+        }
+        let device = self.open_device()?;
+        let target = device.chip().and_then(|chip| Target::of_chip(&chip));
+        target.map(Some).ok_or_else(|| Error::target(format!("no code is made for the chip of the device `{name}`")))
     }
 
     fn check_threads(&self) -> Result<(), Error> {

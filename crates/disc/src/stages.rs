@@ -120,7 +120,7 @@ fn described(options: &Options) -> Result<Compilation, Error> {
 }
 
 fn checked(options: &Options, check: impl Fn(&Compilation) -> Result<(), TargetError>) -> Result<Compilation, Error> {
-    let targets = match (options.target_of_device(), options.wanted_target()) {
+    let targets = match (options.target_of_device()?, options.wanted_target()) {
         (None, Some(name)) => name.parse(),
         (None, None) => Target::host().and_then(Compilation::of),
         (Some(device), None) => Compilation::of(device),

@@ -175,6 +175,14 @@ impl Target {
         host::target()
     }
 
+    /// Returns the target of a GPU by the name of its chip: for one that is newer than this compiler,
+    /// the newest that it runs code of.
+    pub fn of_chip(chip: &str) -> Option<Self> {
+        let number: u32 = chip.strip_prefix("sm_")?.parse().ok()?;
+        let sm = NVIDIA.into_iter().filter(|&sm| sm <= number).max()?;
+        format!("nvptx:sm_{sm}").parse().ok()
+    }
+
     /// Returns `Ok` if this process can run code of this target. For a GPU the device decides, not
     /// this check.
     pub fn check_host(&self) -> Result<(), TargetError> {

@@ -138,6 +138,10 @@ codes! {
         /// A call in grad mode with an input that requires a gradient: a compiled module gives
         /// none. Use `torch.no_grad()`.
         E0610 = "gradients asked for";
+        /// The driver of a device failed; the message has its words. After a failure that ends the
+        /// device's context (an address that is not there, a kernel that the driver stopped) the
+        /// process has to start anew.
+        E0611 = "driver failed";
     }
     "Arguments" {
         /// An argument of a function of disc that is not acceptable.

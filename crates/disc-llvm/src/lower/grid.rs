@@ -3,8 +3,13 @@
 //!
 //! Addresses are generic: code generation finds out that parameters are in global memory and
 //! `shared` ops in that of the block. Barriers and shuffles are intrinsics, which no pass moves.
-//! A failed assertion writes its site and values to the module's report, if it is the first one,
-//! and ends the thread.
+//! A failed assertion writes its site and values to the report that the launch names, if it is the
+//! first one, and ends the thread.
+//!
+//! Behind the words of a launch a kernel has parameters that the device fills in: the address and
+//! the bytes of each thread's memory if its threads have such memory ([`has_task_memory`]), and the
+//! address of the report if something in it may fail ([`may_fail`]). So their number, 0 to 3, says
+//! which ones a kernel has.
 use super::Lowering;
 use crate::{
     Error,
@@ -30,8 +35,6 @@ const ALL: i64 = -1;
 const SHARED_ALIGN: i64 = 16;
 /// The name of the memory of a block that the launch sizes.
 const LAUNCH_SHARED: &str = "disc_shared";
-/// The name of the words that a failed assertion writes: its site, then its values.
-pub(crate) const REPORT: &str = "disc_report";
 
 impl<'c> Lowering<'_, 'c> {
     /// Binds the parameters of a grid kernel and the values of the symbols. Each is eight bytes.
@@ -51,8 +54,10 @@ impl<'c> Lowering<'_, 'c> {
         }
         let symbols = self.program.symbols_of(self.function);
         self.symbols.extend(symbols.iter().cloned().zip(words[parameters.len()..].iter().copied()));
-        if has_task_memory(self.function) {
-            let [base, bytes] = words[words.len() - 2..] else { unreachable!("two parameters are behind the symbols") };
+        let mut added = words[parameters.len() + symbols.len()..].iter().copied();
+        if has_task_memory(self.function)
+            && let (Some(base), Some(bytes)) = (added.next(), added.next())
+        {
             let (block, thread) = (self.special("ctaid.x")?, self.special("tid.x")?);
             let threads = self.emit.const_int(32, 1, self.grid()?.threads.into());
             let wide = |value| self.emit.resize(value, 64, false);
@@ -62,6 +67,7 @@ impl<'c> Lowering<'_, 'c> {
             self.task_memory = Some(memory);
             self.scratch = Some(memory);
         }
+        self.report = added.next().map(Val::into_pointer_value);
         Ok(())
     }
 
@@ -422,8 +428,7 @@ impl<'c> Lowering<'_, 'c> {
     /// nothing reaches.
     pub(super) fn report(&mut self, site: Val<'c>, values: &[Val<'c>]) -> Result<(), Error> {
         let emit = self.emit;
-        let report = self.report_words();
-        let words = emit.builder.build_address_space_cast(report, emit.pointer(), "")?;
+        let words = self.report.ok_or_else(|| Error::Emit(format!("`{}` has no report", self.function.name)))?;
         let zero = emit.i64(0);
         let site = emit.resize(site, 64, false)?.into_int_value();
         let order = AtomicOrdering::Monotonic;
@@ -440,17 +445,6 @@ impl<'c> Lowering<'_, 'c> {
         emit.call_intrinsic("llvm.nvvm.exit", &[], &[])?;
         Ok(())
     }
-
-    fn report_words(&self) -> PointerValue<'c> {
-        let known = self.emit.module.get_global(REPORT);
-        let words = known.unwrap_or_else(|| {
-            let ty = self.emit.context.i64_type().array_type(1 + disc_abi::KERNEL_VALUES as u32);
-            let global = self.emit.module.add_global(ty, Some(AddressSpace::from(GLOBAL)), REPORT);
-            global.set_initializer(&ty.const_zero());
-            global
-        });
-        words.as_pointer_value()
-    }
 }
 
 /// Returns true if the threads of a kernel have memory of their own, behind two parameters more:
@@ -460,7 +454,14 @@ fn has_task_memory(function: &Function) -> bool {
     body.into_iter().any(|inst| matches!(function.kind_of(inst), OpKind::Scratch | OpKind::Call))
 }
 
-/// Returns the type of a grid kernel: its words, of eight bytes each.
+/// Returns true if a kernel may report a failure: of an assertion, or of a routine.
+fn may_fail(function: &Function) -> bool {
+    let body = function.walk(function.body);
+    body.into_iter().any(|inst| matches!(function.kind_of(inst), OpKind::Assert | OpKind::Call))
+}
+
+/// Returns the type of a grid kernel: its words, of eight bytes each, and the parameters that the
+/// device fills in.
 pub(super) fn grid_type<'c>(emit: &Emit<'c>, program: &Module, function: &Function) -> FunctionType<'c> {
     let word = |parameter: &Value| -> BasicMetadataTypeEnum<'c> {
         match function.ty(*parameter) {
@@ -472,6 +473,9 @@ pub(super) fn grid_type<'c>(emit: &Emit<'c>, program: &Module, function: &Functi
     types.extend(program.symbols_of(function).iter().map(|_| BasicMetadataTypeEnum::from(emit.context.i64_type())));
     if has_task_memory(function) {
         types.extend([BasicMetadataTypeEnum::from(emit.pointer()), emit.context.i64_type().into()]);
+    }
+    if may_fail(function) {
+        types.push(emit.pointer().into());
     }
     emit.context.void_type().fn_type(&types, false)
 }

@@ -50,6 +50,8 @@ pub(crate) struct Lowering<'e, 'c> {
     task_memory: Option<PointerValue<'c>>,
     /// Start of the next `scratch` op's part.
     scratch: Option<PointerValue<'c>>,
+    /// Words that a failed assertion of a grid kernel writes: its site, then its values.
+    report: Option<PointerValue<'c>>,
     /// State of a host program, which has no task's memory.
     host: Option<runtime::Host<'c>>,
     /// Scopes in which a host program computes dims, the innermost last.
@@ -140,6 +142,7 @@ impl<'e, 'c> Lowering<'e, 'c> {
             symbols: HashMap::new(),
             task_memory: None,
             scratch: None,
+            report: None,
             host: None,
             scopes: vec![bind::Scope::default()],
             bound: &[],

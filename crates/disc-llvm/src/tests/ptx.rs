@@ -7,7 +7,9 @@ fn lowered(sm: u32, source: &str) -> String {
     let module = text::parse(source).unwrap_or_else(|errors| panic!("{errors:?}\n{source}"));
     let program = Program { module, ..Program::default() };
     let targets = format!("nvptx:sm_{sm} on x86-64-v3").parse().unwrap();
-    ptx(&program, &targets).unwrap_or_else(|error| panic!("{error}\n{source}"))
+    let found = ptx(&program, &targets).unwrap_or_else(|error| panic!("{error}\n{source}"));
+    let code = found.lines().filter(|line| !line.starts_with("//"));
+    code.flat_map(|line| [line, "\n"]).collect()
 }
 
 /// Checks that the PTX of a body has all of these words.
@@ -89,7 +91,7 @@ fn a_failure_is_reported_once() {
     let body = "  %t = place thread : i32\n  %zero = constant dense<0> : i32
   %v = load %n[%t] : (buffer<[N]xi32>, i32) -> i32\n  %ok = compare LT, %zero, %v : (i32, i32) -> i1
   assert %ok, %v, site = 3 : (i1, i32)\n  store %n[%t], %zero : (buffer<[N]xi32>, i32, i32)";
-    check(90, body, &[".visible .global .align 8 .b8 disc_report[72]", "cas.b64", "exit;"]);
+    check(90, body, &["k_param_4", "cas.b64", "exit;"]);
 }
 
 #[test]

@@ -27,6 +27,13 @@ pub(crate) fn simulated() -> &'static [&'static dyn Compiled] {
     &SIMT
 }
 
+/// Returns the GPU of the driver that was loaded.
+pub(crate) fn cuda() -> &'static [&'static dyn Compiled] {
+    static CUDA: Native = Native("cuda:0");
+    static ALONE: [&dyn Compiled; 1] = [&CUDA];
+    &ALONE
+}
+
 /// Returns the levels that this machine can run, the best last.
 pub(crate) fn levels() -> &'static [&'static dyn Compiled] {
     let runs = |level: &&&dyn Compiled| level.name().parse::<Target>().is_ok_and(|target| target.check_host().is_ok());

@@ -1,0 +1,106 @@
+//! Loads the kernels of a module: each when it is first launched.
+
+use super::{context::Gpu, driver::CudaError, ptx::KernelPtx};
+use cudarc::driver::sys::{CUfunction, CUfunction_attribute as Attribute, CUjit_option as Jit};
+use std::{
+    collections::HashMap,
+    ffi::{CString, c_int, c_void},
+    ptr,
+    sync::{Arc, Mutex, OnceLock, PoisonError},
+};
+
+/// Bytes of shared memory that a kernel has without asking.
+const USUAL_SHARED: i64 = 48 << 10;
+/// Bytes of what the driver says about PTX that it refuses.
+const LOG_BYTES: usize = 4096;
+
+/// The kernels of an image.
+pub(super) struct CudaKernels {
+    gpu: Arc<Gpu>,
+    kernels: Vec<CudaKernel>,
+}
+
+/// One kernel.
+pub(super) struct CudaKernel {
+    pub(super) ptx: KernelPtx,
+    loaded: OnceLock<Loaded>,
+}
+
+/// A kernel in a context.
+#[derive(Clone, Copy)]
+pub(super) struct Loaded {
+    pub(super) function: CUfunction,
+}
+
+// SAFETY: a function of a context, which any thread may launch.
+unsafe impl Send for Loaded {}
+// SAFETY: as above.
+unsafe impl Sync for Loaded {}
+
+/// The kernels that are loaded on a GPU, by their PTX; never unloaded, for a launch of another
+/// thread or a recorded graph may need them.
+#[derive(Default)]
+pub(super) struct LoadedKernels(Mutex<HashMap<blake3::Hash, Loaded>>);
+
+impl CudaKernels {
+    pub(super) fn new(gpu: Arc<Gpu>, kernels: Vec<KernelPtx>) -> Self {
+        let kernels = kernels.into_iter().map(|ptx| CudaKernel { ptx, loaded: OnceLock::new() }).collect();
+        Self { gpu, kernels }
+    }
+
+    /// Returns a kernel by its number, if there is one, and if the kernels are of this GPU.
+    pub(super) fn get(&self, number: u32, gpu: &Arc<Gpu>) -> Option<&CudaKernel> {
+        self.kernels.get(number as usize).filter(|_| Arc::ptr_eq(gpu, &self.gpu))
+    }
+}
+
+impl CudaKernel {
+    /// Returns the kernel in the GPU's context, which is loaded at the first call.
+    pub(super) fn loaded(&self, gpu: &Gpu) -> Result<Loaded, CudaError> {
+        if let Some(&loaded) = self.loaded.get() {
+            return Ok(loaded);
+        }
+        let key = blake3::hash(self.ptx.text.as_bytes());
+        let mut known = gpu.kernels.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let loaded = match known.get(&key) {
+            Some(&loaded) => loaded,
+            None => {
+                let loaded = load(gpu, &self.ptx)?;
+                known.insert(key, loaded);
+                loaded
+            }
+        };
+        Ok(*self.loaded.get_or_init(|| loaded))
+    }
+}
+
+/// Loads a kernel into the context of a GPU.
+fn load(gpu: &Gpu, ptx: &KernelPtx) -> Result<Loaded, CudaError> {
+    let text = |text: &str| CString::new(text).map_err(|_| CudaError::new("cuModuleLoadDataEx", "the PTX has a zero byte"));
+    let (image, name) = (text(&ptx.text)?, text(&ptx.name)?);
+    let (mut module, mut function) = (ptr::null_mut(), ptr::null_mut());
+    let mut log = [0_u8; LOG_BYTES];
+    let mut names = [Jit::CU_JIT_ERROR_LOG_BUFFER as c_int, Jit::CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES as c_int];
+    let mut values = [log.as_mut_ptr().cast::<c_void>(), ptr::without_provenance_mut(LOG_BYTES - 1)];
+    let result = gpu.call(|driver| {
+        // SAFETY: the image and the name end with zeros; two options have two values, and the log
+        // has room.
+        unsafe {
+            driver.load_module(&mut module, image.as_ptr().cast(), 2, names.as_mut_ptr(), values.as_mut_ptr())?;
+            driver.function(&mut function, module, name.as_ptr())?;
+            if ptx.is_sized_at_launch && gpu.most_shared > USUAL_SHARED {
+                let attribute = Attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES as c_int;
+                driver.set_function_attribute(function, attribute, gpu.most_shared as c_int)?;
+            }
+        }
+        Ok(())
+    });
+    result.map(|()| Loaded { function }).map_err(|mut error| {
+        let said = String::from_utf8_lossy(&log).trim_end_matches('\0').trim().to_owned();
+        error.text += &format!(" for kernel @{}", ptx.name);
+        if !said.is_empty() {
+            error.text += &format!(": {said}");
+        }
+        error
+    })
+}

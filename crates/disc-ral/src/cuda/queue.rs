@@ -1,0 +1,297 @@
+//! Implements a queue: a stream of a GPU, with a report of failed assertions.
+//!
+//! Invariants:
+//! - a launch waits for nothing; `sync`, `download` and `upload` wait for the stream;
+//! - a stream that the queue is moved to begins behind everything that the queue has launched;
+//! - an assertion that failed is reported once: by whichever call waits first, or by the next one.
+
+use super::{
+    context::{Gpu, NO_TIMING, NON_BLOCKING},
+    driver::CudaError,
+    kernels::{CudaKernels, Loaded},
+    report::Report,
+};
+use crate::{
+    device::{GridCall, Kernels, Launch, LaunchFailure, Queue, Threads},
+    error::AllocError,
+};
+use cudarc::driver::sys::{CUdeviceptr, CUevent, CUstream};
+use disc_abi::GRID_PERSISTENT;
+use std::{
+    ffi::{c_int, c_void},
+    ptr,
+    sync::Arc,
+};
+
+/// Ends the list of a launch's extra options.
+const END: *mut c_void = ptr::null_mut();
+/// The option with the address of the parameters.
+const PARAMETERS: *mut c_void = ptr::without_provenance_mut(1);
+/// The option with the bytes of the parameters.
+const PARAMETERS_BYTES: *mut c_void = ptr::without_provenance_mut(2);
+/// Most blocks of a launch.
+const MOST_BLOCKS: i64 = i32::MAX as i64;
+
+/// One session's stream.
+pub(super) struct CudaQueue {
+    gpu: Arc<Gpu>,
+    limit: usize,
+    opened: Option<Opened>,
+    /// The caller's stream that the next launches go to; `None`: the queue's own.
+    wanted: Option<CUstream>,
+}
+
+// SAFETY: a stream may be used by any thread; a queue is used by one at a time.
+unsafe impl Send for CudaQueue {}
+
+/// The parts that need the driver: made by the first op.
+struct Opened {
+    gpu: Arc<Gpu>,
+    own: CUstream,
+    /// The stream that launches go to.
+    stream: CUstream,
+    /// Orders streams.
+    event: CUevent,
+    report: Report,
+    /// Memory of the threads of persistent kernels, and its bytes.
+    scratch: (CUdeviceptr, usize),
+    /// The words of the launch that is being made.
+    words: Vec<u64>,
+}
+
+impl CudaQueue {
+    pub(super) fn new(gpu: Arc<Gpu>) -> Self {
+        Self { gpu, limit: 1, opened: None, wanted: None }
+    }
+
+    /// Returns the parts, with launches on the wanted stream.
+    fn opened(&mut self) -> Result<&mut Opened, LaunchFailure> {
+        if self.opened.is_none() {
+            self.opened = Some(Opened::new(&self.gpu).map_err(failed)?);
+        }
+        let opened = self.opened.as_mut().expect("opened above");
+        let stream = self.wanted.unwrap_or(opened.own);
+        if stream != opened.stream {
+            opened.move_to(stream).map_err(failed)?;
+        }
+        Ok(opened)
+    }
+}
+
+impl Opened {
+    fn new(gpu: &Arc<Gpu>) -> Result<Self, CudaError> {
+        let report = Report::new(gpu)?;
+        let (mut own, mut event) = (ptr::null_mut(), ptr::null_mut());
+        gpu.call(|driver| {
+            // SAFETY: each writes one handle.
+            unsafe {
+                driver.create_stream(&mut own, NON_BLOCKING)?;
+                let made = driver.create_event(&mut event, NO_TIMING);
+                if made.is_err() {
+                    // What failed is reported, not this.
+                    let _ = driver.destroy_stream(own);
+                }
+                made
+            }
+        })?;
+        Ok(Self { gpu: Arc::clone(gpu), own, stream: own, event, report, scratch: (0, 0), words: Vec::new() })
+    }
+
+    /// Lets later launches go to another stream.
+    fn move_to(&mut self, stream: CUstream) -> Result<(), CudaError> {
+        self.gpu.call(|driver| {
+            // SAFETY: an event of this queue; a stream of its own, or of the caller.
+            unsafe {
+                driver.record_event(self.event, self.stream)?;
+                driver.wait_for_event(stream, self.event, 0)
+            }
+        })?;
+        self.stream = stream;
+        Ok(())
+    }
+
+    /// Waits for everything launched. Returns the failure of an assertion.
+    fn wait(&mut self) -> Result<(), LaunchFailure> {
+        // SAFETY: a stream of the queue, or of the caller.
+        self.gpu.call(|driver| unsafe { driver.synchronize_stream(self.stream) }).map_err(failed)?;
+        self.report.take().map_or(Ok(()), |fault| Err(LaunchFailure::Fault(fault)))
+    }
+
+    fn launch(&mut self, kernels: &CudaKernels, launch: &GridCall<'_>) -> Result<(), LaunchFailure> {
+        let Some(kernel) = kernels.get(launch.kernel, &self.gpu) else {
+            return Err(LaunchFailure::Device(format!("kernel {} is none of this device", launch.kernel)));
+        };
+        let grid = launch.grid;
+        if grid.blocks <= 0 {
+            return Ok(());
+        }
+        let loaded = kernel.loaded(&self.gpu).map_err(failed)?;
+        let shared = if kernel.ptx.is_sized_at_launch { grid.shared.max(0) } else { 0 };
+        let refused = |what: String| Err(LaunchFailure::Device(format!("kernel @{}: {what}", kernel.ptx.name)));
+        if shared > self.gpu.most_shared {
+            return refused(format!("{shared} bytes that a block shares, the device has {}", self.gpu.most_shared));
+        }
+        let is_persistent = grid.flags & GRID_PERSISTENT != 0;
+        let resident = if is_persistent { self.resident_blocks(loaded, grid.threads, shared).map_err(failed)? } else { i64::MAX };
+        let blocks = grid.blocks.min(resident);
+        if blocks > MOST_BLOCKS {
+            return refused(format!("{blocks} blocks, {MOST_BLOCKS} are the most of a launch"));
+        }
+        self.words.clear();
+        self.words.extend_from_slice(launch.args);
+        // disc-llvm's `lower/grid.rs` says which parameters a kernel has behind its words.
+        let added = kernel.ptx.parameters.checked_sub(launch.args.len()).filter(|added| *added <= 3);
+        let Some(added) = added else {
+            return refused(format!("{} words for {} parameters", launch.args.len(), kernel.ptx.parameters));
+        };
+        if added >= 2 {
+            let bytes = blocks.checked_mul(grid.threads.into()).and_then(|threads| threads.checked_mul(grid.scratch.max(8)));
+            let bytes = bytes.ok_or(LaunchFailure::Scratch { bytes: grid.scratch, cause: AllocError::Size })?;
+            let at = self.task_memory(bytes)?;
+            self.words.extend([at, grid.scratch.max(8) as u64]);
+        }
+        if added % 2 == 1 {
+            self.words.push(self.report.address);
+        }
+        self.start(loaded, blocks as u32, grid.threads, shared as u32).map_err(failed)
+    }
+
+    fn start(&mut self, loaded: Loaded, blocks: u32, threads: u32, shared: u32) -> Result<(), CudaError> {
+        let mut bytes = size_of_val(&self.words[..]);
+        let mut extra = [PARAMETERS, self.words.as_mut_ptr().cast(), PARAMETERS_BYTES, (&raw mut bytes).cast(), END];
+        let stream = self.stream;
+        self.gpu.call(|driver| {
+            // SAFETY: the words are the kernel's parameters, and are read before this returns.
+            unsafe { driver.launch(loaded.function, blocks, 1, 1, threads, 1, 1, shared, stream, ptr::null_mut(), extra.as_mut_ptr()) }
+        })
+    }
+
+    /// Returns how many blocks of a kernel the device runs at once.
+    fn resident_blocks(&self, loaded: Loaded, threads: u32, shared: i64) -> Result<i64, CudaError> {
+        let mut blocks: c_int = 0;
+        self.gpu.call(|driver| {
+            // SAFETY: writes one number.
+            unsafe { driver.blocks_of_processor(&mut blocks, loaded.function, threads as c_int, shared as usize) }
+        })?;
+        Ok(i64::from(blocks.max(1)) * i64::from(self.gpu.processors))
+    }
+
+    /// Returns memory for the threads of a launch, which later launches of the queue use too.
+    fn task_memory(&mut self, bytes: i64) -> Result<CUdeviceptr, LaunchFailure> {
+        let needed = usize::try_from(bytes).unwrap_or(usize::MAX);
+        if self.scratch.1 < needed {
+            self.free_scratch();
+            let at = self.gpu.alloc(needed).map_err(|cause| LaunchFailure::Scratch { bytes, cause })?;
+            self.scratch = (at, needed);
+        }
+        Ok(self.scratch.0)
+    }
+
+    fn free_scratch(&mut self) {
+        let (at, bytes) = std::mem::take(&mut self.scratch);
+        if bytes > 0 {
+            self.gpu.free(at);
+        }
+    }
+}
+
+impl Drop for Opened {
+    fn drop(&mut self) {
+        // The report and the memory of threads may be in use by what still runs.
+        let _ = self.wait();
+        self.free_scratch();
+        let (event, own) = (self.event, self.own);
+        // SAFETY: handles of this queue, which has waited.
+        let _ = self.gpu.call(|driver| unsafe {
+            driver.destroy_event(event)?;
+            driver.destroy_stream(own)
+        });
+    }
+}
+
+impl Queue for CudaQueue {
+    fn limit_threads(&mut self, threads: usize) {
+        self.limit = threads.max(1);
+    }
+
+    fn thread_limit(&self) -> usize {
+        self.limit
+    }
+
+    unsafe fn launch(&mut self, launch: &Launch) -> Result<Threads, LaunchFailure> {
+        let units = launch.units;
+        Err(LaunchFailure::Device(format!("a launch of {units} units on a device that runs grids of threads alone")))
+    }
+
+    unsafe fn copy(&mut self, to: *mut u8, from: *const u8, bytes: usize) -> Result<(), LaunchFailure> {
+        if bytes == 0 {
+            return Ok(());
+        }
+        let Opened { gpu, stream, .. } = self.opened()?;
+        // SAFETY: the caller's ranges.
+        gpu.call(|driver| unsafe { driver.copy(address(to), address(from), bytes, *stream) }).map_err(failed)
+    }
+
+    unsafe fn launch_grid(&mut self, kernels: &Kernels, launch: &GridCall<'_>) -> Result<(), LaunchFailure> {
+        let kernels = kernels.downcast_ref::<CudaKernels>();
+        let kernels = kernels.ok_or_else(|| LaunchFailure::Device("kernels of another device".into()))?;
+        self.opened()?.launch(kernels, launch)
+    }
+
+    /// Waits, so that the caller may change its memory: the driver reads pinned memory later.
+    unsafe fn upload(&mut self, to: *mut u8, from: *const u8, bytes: usize) -> Result<(), LaunchFailure> {
+        if bytes == 0 {
+            return Ok(());
+        }
+        let Opened { gpu, stream, .. } = self.opened()?;
+        let copied = gpu.call(|driver| {
+            // SAFETY: the caller's ranges.
+            unsafe {
+                driver.upload(address(to), from.cast(), bytes, *stream)?;
+                driver.synchronize_stream(*stream)
+            }
+        });
+        copied.map_err(failed)
+    }
+
+    unsafe fn download(&mut self, to: *mut u8, from: *const u8, bytes: usize) -> Result<(), LaunchFailure> {
+        let opened = self.opened()?;
+        if bytes > 0 {
+            let stream = opened.stream;
+            // SAFETY: the caller's ranges, the host's until the stream has ended.
+            opened.gpu.call(|driver| unsafe { driver.download(to.cast(), address(from), bytes, stream) }).map_err(failed)?;
+        }
+        opened.wait()
+    }
+
+    fn sync(&mut self) -> Result<(), LaunchFailure> {
+        self.opened.as_mut().map_or(Ok(()), Opened::wait)
+    }
+
+    fn begin(&mut self) -> Result<(), LaunchFailure> {
+        match &mut self.opened {
+            Some(opened) if opened.report.has_failure() => opened.wait(),
+            _ => Ok(()),
+        }
+    }
+
+    fn finish(&mut self) -> Result<(), LaunchFailure> {
+        Ok(())
+    }
+
+    fn use_stream(&mut self, stream: Option<usize>) {
+        self.wanted = stream.map(ptr::with_exposed_provenance_mut);
+    }
+
+    fn scratch_bytes(&self) -> usize {
+        self.opened.as_ref().map_or(0, |opened| opened.scratch.1)
+    }
+}
+
+fn address<T>(at: *const T) -> CUdeviceptr {
+    at.expose_provenance() as CUdeviceptr
+}
+
+fn failed(error: CudaError) -> LaunchFailure {
+    LaunchFailure::Driver(error.to_string())
+}
