@@ -17,8 +17,17 @@ pub struct Backend {
     pub kind: &'static str,
     /// Names the devices of this kind that the process can use.
     pub names: fn() -> Vec<DeviceName>,
-    /// Opens one of `names`.
-    pub open: fn(&DeviceName) -> Result<Arc<dyn Device>, String>,
+    /// Opens a device of this kind.
+    pub open: fn(&DeviceName) -> Result<Arc<dyn Device>, Refusal>,
+}
+
+/// The reason why a kind of device does not open one of its devices.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// There is no such device; why, where a driver says it.
+    NotHere(Option<String>),
+    /// The device is there, and cannot be used: the driver's words.
+    Failed(String),
 }
 
 const HOST: Backend = Backend { kind: "cpu", names: || vec![DeviceName::cpu()], open: |_| Ok(Cpu::device()) };
@@ -85,17 +94,6 @@ impl fmt::Display for DeviceName {
     }
 }
 
-/// Returns the reason why a kind of device is not there at all, where a driver gives one.
-fn why_not(name: &DeviceName) -> Option<String> {
-    match name.0.starts_with("cuda:") {
-        #[cfg(feature = "cuda")]
-        true => crate::cuda::missing(),
-        #[cfg(not(feature = "cuda"))]
-        true => Some("this build has no CUDA".into()),
-        false => None,
-    }
-}
-
 /// Returns the devices of one kind for a message.
 fn shown(names: &[DeviceName]) -> Option<String> {
     match names {
@@ -116,10 +114,8 @@ fn is_chip(name: &str) -> bool {
 pub enum DeviceError {
     /// The text names no device.
     Malformed(String),
-    /// This build or this machine has no such device.
-    NotHere(DeviceName),
-    /// The device is there, and cannot be used: the driver's words.
-    Failed(DeviceName, String),
+    /// This build or this machine has no such device, or it cannot be used.
+    Refused(DeviceName, Refusal),
 }
 
 impl fmt::Display for DeviceError {
@@ -128,12 +124,12 @@ impl fmt::Display for DeviceError {
             Self::Malformed(text) => {
                 write!(f, "unknown device `{text}`: expected a name such as `cpu`, `cuda:0`, `hip:0` or `simt:sm_90`")
             }
-            Self::NotHere(name) => {
+            Self::Refused(name, Refusal::NotHere(why)) => {
                 let here: Vec<String> = backends().iter().filter_map(|backend| shown(&(backend.names)())).collect();
                 write!(f, "the device `{name}` is not available: compiled code can run here on {}", here.join(", "))?;
-                why_not(name).map_or(Ok(()), |why| write!(f, " ({why})"))
+                why.as_ref().map_or(Ok(()), |why| write!(f, " ({why})"))
             }
-            Self::Failed(name, why) => write!(f, "the device `{name}` cannot be used: {why}"),
+            Self::Refused(name, Refusal::Failed(why)) => write!(f, "the device `{name}` cannot be used: {why}"),
         }
     }
 }
@@ -150,9 +146,10 @@ pub fn devices() -> Vec<DeviceName> {
 /// # Errors
 /// A device that is not there, or that cannot be used.
 pub fn open_device(name: &DeviceName) -> Result<Arc<dyn Device>, DeviceError> {
-    let found = backends().into_iter().find(|backend| (backend.names)().contains(name));
-    let backend = found.ok_or_else(|| DeviceError::NotHere(name.clone()))?;
-    (backend.open)(name).map_err(|why| DeviceError::Failed(name.clone(), why))
+    let kind = name.0.split(':').next().unwrap_or_default();
+    let found = backends().into_iter().find(|backend| backend.kind == kind);
+    let opened = found.map_or(Err(Refusal::NotHere(None)), |backend| (backend.open)(name));
+    opened.map_err(|refusal| DeviceError::Refused(name.clone(), refusal))
 }
 
 /// Returns the device whose memory is the host's: tensors of Rust programs and of NumPy are there.

@@ -93,7 +93,7 @@ pub use cpu::{Cpu, Prefault};
 #[cfg(feature = "cuda")]
 pub use cuda::CudaError;
 pub use device::{Device, Fault, GridCall, Image, Kernels, Launch, LaunchFailure, Queue, Threads};
-pub use devices::{Backend, DeviceError, DeviceName, devices, host_device, open_device, register_backend};
+pub use devices::{Backend, DeviceError, DeviceName, Refusal, devices, host_device, open_device, register_backend};
 pub use disc_abi::DType;
 pub use error::{AllocError, Error, code};
 pub use executable::{Code, Executable, ExecutableOptions};

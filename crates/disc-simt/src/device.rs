@@ -8,7 +8,7 @@ use crate::{
 };
 use disc_abi::DEVICE_SIMT;
 use disc_ir::{Function, Grid, ops::Stage, parse, verify};
-use disc_ral::{AllocError, Backend, Device, DeviceName, Error, Image, Kernels, Queue, code, register_backend};
+use disc_ral::{AllocError, Backend, Device, DeviceName, Error, Image, Kernels, Queue, Refusal, code, register_backend};
 use std::{
     collections::HashMap,
     ptr::NonNull,
@@ -25,10 +25,10 @@ fn names() -> Vec<DeviceName> {
 }
 
 /// Opens the device of a chip; the process has one of each.
-fn open(name: &DeviceName) -> Result<Arc<dyn Device>, String> {
+fn open(name: &DeviceName) -> Result<Arc<dyn Device>, Refusal> {
     static OPEN: Mutex<Option<HashMap<&str, Arc<Simt>>>> = Mutex::new(None);
     let name = name.to_string();
-    let chip = CHIPS.iter().find(|chip| chip.name == name).unwrap_or(&CHIPS[0]);
+    let chip = CHIPS.iter().find(|chip| chip.name == name).ok_or(Refusal::NotHere(None))?;
     let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
     let device = open.get_or_insert_default().entry(chip.name).or_insert_with(|| Arc::new(Simt::new(chip)));
     Ok(Arc::clone(device) as Arc<dyn Device>)

@@ -47,16 +47,19 @@ unsafe impl Sync for Gpu {}
 static FORKED: AtomicBool = AtomicBool::new(false);
 
 impl Gpu {
-    /// Returns a GPU by its number; the process opens each once.
-    pub(super) fn open(ordinal: u32) -> Result<Arc<Self>, CudaError> {
+    /// Returns a GPU by its number, if there is one; the process opens each once.
+    pub(super) fn open(ordinal: u32) -> Result<Option<Arc<Self>>, CudaError> {
         static OPEN: Mutex<Vec<(u32, Arc<Gpu>)>> = Mutex::new(Vec::new());
         let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, gpu)) = open.iter().find(|(number, _)| *number == ordinal) {
-            return Ok(Arc::clone(gpu));
+            return Ok(Some(Arc::clone(gpu)));
+        }
+        if ordinal >= Self::count()? {
+            return Ok(None);
         }
         let gpu = Arc::new(Self::new(ordinal)?);
         open.push((ordinal, Arc::clone(&gpu)));
-        Ok(gpu)
+        Ok(Some(gpu))
     }
 
     /// Returns how many GPUs there are.

@@ -51,6 +51,11 @@ impl CudaError {
         STICKY.iter().any(|&status| status as u32 == self.status)
     }
 
+    /// Returns true for failures of finding the driver or its devices.
+    pub(super) fn is_start(&self) -> bool {
+        self.status == 0 || ["cuInit", "cuDriverGetVersion", "cuDeviceGetCount"].contains(&self.function)
+    }
+
     /// Returns true if the device has no more memory.
     pub(super) fn is_out_of_memory(&self) -> bool {
         self.status == sys::cudaError_enum::CUDA_ERROR_OUT_OF_MEMORY as u32

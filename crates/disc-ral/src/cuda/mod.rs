@@ -16,7 +16,7 @@ pub use driver::CudaError;
 
 use crate::{
     device::Device,
-    devices::{Backend, DeviceName},
+    devices::{Backend, DeviceName, Refusal},
 };
 use std::sync::Arc;
 
@@ -29,18 +29,13 @@ fn names() -> Vec<DeviceName> {
     (0..count).filter_map(|ordinal| format!("cuda:{ordinal}").parse().ok()).collect()
 }
 
-fn open(name: &DeviceName) -> Result<Arc<dyn Device>, String> {
+fn open(name: &DeviceName) -> Result<Arc<dyn Device>, Refusal> {
     let name = name.to_string();
     let ordinal = name.strip_prefix("cuda:").and_then(|number| number.parse().ok()).unwrap_or(0);
-    let gpu = context::Gpu::open(ordinal).map_err(|error| error.to_string())?;
-    Ok(Arc::new(device::Cuda(gpu)))
-}
-
-/// Returns the reason why there is no GPU, for a message.
-pub(crate) fn missing() -> Option<String> {
-    match context::Gpu::count() {
-        Ok(0) => Some("the CUDA driver finds no GPU".into()),
-        Ok(_) => None,
-        Err(error) => Some(error.to_string()),
+    match context::Gpu::open(ordinal) {
+        Ok(Some(gpu)) => Ok(Arc::new(device::Cuda(gpu))),
+        Ok(None) => Err(Refusal::NotHere(Some("the CUDA driver finds no such GPU".into()))),
+        Err(error) if error.is_start() => Err(Refusal::NotHere(Some(error.to_string()))),
+        Err(error) => Err(Refusal::Failed(error.to_string())),
     }
 }
