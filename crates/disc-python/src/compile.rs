@@ -83,8 +83,9 @@ impl PyArtifact {
     ) -> PyResult<PyExecutable> {
         guarded(|| {
             let weights = weights.map_or_else(|| Ok(Vec::new()), read_weights)?;
+            let are_there = weights.iter().any(|(_, weight)| !weight.is_on_host());
             let loaded = py.detach(|| self.artifact.load(weights, &self.options)).map_err(Failure::from)?;
-            PyExecutable::new(py, loaded, entry, outputs, name)
+            Ok(PyExecutable::new(py, loaded, entry, outputs, name)?.with_weights_there(are_there))
         })
     }
 

@@ -38,6 +38,7 @@ fn _disc(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<ir::PyValue>()?;
     module.add_class::<compile::PyArtifact>()?;
     module.add_class::<call::PyExecutable>()?;
+    module.add_class::<call::PyDeviceTensor>()?;
     module.add_class::<call::PyProfiler>()?;
     module.add_class::<call::PyWatch>()?;
     module.add_class::<package::PyPackage>()?;

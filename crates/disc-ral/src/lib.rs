@@ -94,7 +94,7 @@ pub use cpu::{Cpu, Prefault};
 pub use cuda::CudaError;
 pub use device::{Device, Fault, GridCall, Image, Kernels, Launch, LaunchFailure, Queue, Threads};
 pub use devices::{Backend, DeviceError, DeviceName, Refusal, devices, host_device, open_device, register_backend};
-pub use disc_abi::DType;
+pub use disc_abi::{DEVICE_CPU, DEVICE_CUDA, DType};
 pub use error::{AllocError, Error, code};
 pub use executable::{Code, Executable, ExecutableOptions};
 pub use gemm::{Decision, GemmDispatch, GemmKey, GemmLibrary, GemmMatrices, Matrix, OnDecision, OneDnn, Policy, Way};

@@ -55,7 +55,7 @@ impl<'o> Staging<'o> {
         if inputs.len() == entry.inputs.len() {
             check_overlaps(entry, inputs)?;
         }
-        let is_host = inputs.iter().all(|input| input.device() == DEVICE_CPU);
+        let is_host = !outputs.is_on_device() && inputs.iter().all(|input| input.device() == DEVICE_CPU);
         let device = Arc::clone(&session.device);
         let mut copies = Vec::with_capacity(inputs.len());
         for (index, input) in inputs.iter().enumerate() {

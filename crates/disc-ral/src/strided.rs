@@ -7,6 +7,7 @@ use crate::{
     meta::{EntryMeta, InputMeta},
     tensor::TensorRef,
 };
+use disc_abi::DEVICE_CPU;
 
 /// Runs `call` with contiguous inputs: those that are strided are copied first.
 ///
@@ -27,11 +28,24 @@ pub fn with_contiguous<R, E: From<Error>>(
         return call(inputs);
     }
     check(entry, inputs)?;
+    refuse_there(entry, inputs)?;
     let copies = inputs.iter().map(|input| (!input.is_contiguous()).then(|| Strided::of(input).to_contiguous()).transpose());
     let copies = copies.collect::<Result<Vec<_>, Error>>()?;
     let dense: Vec<TensorRef<'_>> =
         inputs.iter().zip(&copies).map(|(input, copy)| copy.as_ref().map_or(*input, HostTensor::as_input)).collect();
     call(&dense)
+}
+
+/// Refuses strided inputs in memory of a device, which is not the host's to copy.
+fn refuse_there(entry: &EntryMeta, inputs: &[TensorRef<'_>]) -> Result<(), Error> {
+    let is_refused = |(_, (_, input)): &(usize, (&InputMeta, &TensorRef<'_>))| input.device() != DEVICE_CPU && !input.is_contiguous();
+    match entry.inputs.iter().zip(inputs).enumerate().find(is_refused) {
+        None => Ok(()),
+        Some((index, (InputMeta { name, .. }, _))) => {
+            let message = format!("input {index} (`{name}`) is in memory of a device, and must be contiguous");
+            Err(Error::new(code::BAD_INPUT, name, message))
+        }
+    }
 }
 
 /// Refuses strided inputs that would have to be copied back, and those that share memory with one

@@ -108,6 +108,12 @@ pub trait OutputAllocator {
     /// Reports that output `index` aliases the memory of input `input`, as `view` says. Called
     /// after a call that succeeded.
     fn alias(&mut self, index: usize, input: usize, view: TensorRef<'_>) -> Result<(), OutputError>;
+
+    /// Returns true if outputs are in memory of the device even where all inputs are in that of the
+    /// host.
+    fn is_on_device(&self) -> bool {
+        false
+    }
 }
 
 /// The reason why an allocator gave no output.

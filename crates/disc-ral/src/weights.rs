@@ -52,6 +52,11 @@ impl Weight {
         Self { device, ..self }
     }
 
+    /// Returns true if the memory is the host's.
+    pub fn is_on_host(&self) -> bool {
+        self.device == DEVICE_CPU
+    }
+
     /// Returns the element type.
     pub fn dtype(&self) -> DType {
         self.dtype

@@ -93,6 +93,11 @@ impl Executable {
         }
     }
 
+    /// Returns the device that calls run on.
+    pub fn device(&self) -> &Arc<dyn disc_ral::Device> {
+        self.inner.device()
+    }
+
     /// Returns the state of background compilation; empty if no dims can become constants.
     pub fn specializations(&self) -> Specializations {
         self.tier.as_ref().map_or_else(Specializations::default, |tier| tier.report())

@@ -2,6 +2,7 @@
 use super::{
     kind::{Kind, loaded_torch, with_kind},
     outputs::Framework,
+    place::Place,
     read::{self, Buffers, Extents, Tensor, Unreadable},
 };
 use crate::errors::Failure;
@@ -25,6 +26,8 @@ pub(super) struct Arguments<'py> {
     framework: Option<Framework>,
     has_arrays: bool,
     has_torch: bool,
+    /// A tensor is in memory of the device.
+    is_there: bool,
 }
 
 impl<'py> Arguments<'py> {
@@ -40,17 +43,19 @@ impl<'py> Arguments<'py> {
             framework: None,
             has_arrays: false,
             has_torch: false,
+            is_there: false,
         }
     }
 
-    /// Reads a tuple or list of inputs.
-    pub(super) fn read(&mut self, inputs: &Bound<'py, PyAny>, entry: &EntryMeta) -> PyResult<()> {
+    /// Reads a tuple or list of inputs, of which the device of the call takes those at `place` as
+    /// they are.
+    pub(super) fn read(&mut self, inputs: &Bound<'py, PyAny>, entry: &EntryMeta, place: Place) -> PyResult<()> {
         if let Ok(tuple) = inputs.cast::<PyTuple>() {
             check_count(entry, tuple.len())?;
-            tuple.iter().zip(&entry.inputs).enumerate().try_for_each(|(i, (object, meta))| self.add(i, object, meta))?;
+            tuple.iter().zip(&entry.inputs).enumerate().try_for_each(|(i, (object, meta))| self.add(i, object, meta, place))?;
         } else if let Ok(list) = inputs.cast::<PyList>() {
             check_count(entry, list.len())?;
-            list.iter().zip(&entry.inputs).enumerate().try_for_each(|(i, (object, meta))| self.add(i, object, meta))?;
+            list.iter().zip(&entry.inputs).enumerate().try_for_each(|(i, (object, meta))| self.add(i, object, meta, place))?;
             // Another thread may have shortened the list meanwhile.
             check_count(entry, self.objects.len())?;
         } else {
@@ -79,14 +84,24 @@ impl<'py> Arguments<'py> {
             // SAFETY: `read` promises the memory, and the object is held; that nobody writes to it
             // during the call is the caller's duty, as with every other operation of a framework.
             let view = unsafe { TensorRef::from_raw(tensor.data, tensor.dtype, tensor.sizes(&self.extents)) };
-            let view = view.strides(tensor.strides(&self.extents));
+            let view = view.strides(tensor.strides(&self.extents)).on_device(tensor.place.kind());
             if meta.written && !tensor.is_read_only { view.writable() } else { view }
         };
         tensors.map(view).collect()
     }
 
+    /// Returns true if a tensor is in memory of the device.
+    pub(super) fn is_there(&self) -> bool {
+        self.is_there
+    }
+
+    /// Returns true if a tensor is torch's.
+    pub(super) fn has_torch(&self) -> bool {
+        self.has_torch
+    }
+
     #[inline]
-    fn add(&mut self, index: usize, object: Bound<'py, PyAny>, meta: &InputMeta) -> PyResult<()> {
+    fn add(&mut self, index: usize, object: Bound<'py, PyAny>, meta: &InputMeta, place: Place) -> PyResult<()> {
         let read = with_kind(&object, |kind| {
             if self.framework.is_none() {
                 self.framework = Framework::of(kind);
@@ -99,6 +114,7 @@ impl<'py> Arguments<'py> {
             }
         })?;
         match read {
+            Ok(tensor) if tensor.place != Place::Host => self.add_there(index, (object, tensor), meta, place),
             Ok(tensor) => {
                 self.tensors.push(tensor);
                 self.objects.push((object, tensor.data));
@@ -106,6 +122,32 @@ impl<'py> Arguments<'py> {
             }
             Err(unreadable) => Err(bad_input(index, meta, &unreadable.describe(object.py()))),
         }
+    }
+
+    /// Adds a tensor of a GPU; one with gaps is copied there.
+    #[cold]
+    fn add_there(
+        &mut self,
+        index: usize,
+        (object, tensor): (Bound<'py, PyAny>, Tensor),
+        meta: &InputMeta,
+        place: Place,
+    ) -> PyResult<()> {
+        if tensor.place != place {
+            return Err(bad_input(index, meta, &format!("is a tensor on {}; calls run on {place}", tensor.place)));
+        }
+        self.is_there = true;
+        if tensor.is_contiguous(&self.extents) {
+            self.tensors.push(tensor);
+            self.objects.push((object, tensor.data));
+            return Ok(());
+        }
+        if meta.written {
+            return Err(bad_input(index, meta, "is written by the model, and must be contiguous"));
+        }
+        self.extents.truncate(tensor.start);
+        let dense = object.call_method0(intern!(object.py(), "contiguous"))?;
+        self.add(index, dense, meta, place)
     }
 
     /// Places the bytes of numbers among the extents, which stay where they are from now on.
@@ -175,7 +217,7 @@ fn scalar(object: &Bound<'_, PyAny>, kind: &Kind, meta: &InputMeta, extents: &mu
     };
     let start = extents.len();
     extents.push(bits.to_le());
-    Ok(Tensor { data: std::ptr::null_mut(), dtype: meta.dtype, rank: 0, start, is_read_only: true })
+    Ok(Tensor { data: std::ptr::null_mut(), dtype: meta.dtype, rank: 0, start, is_read_only: true, place: Place::Host })
 }
 
 /// Returns a number that fits an integer type.

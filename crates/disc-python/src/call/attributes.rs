@@ -1,6 +1,9 @@
 //! Reads torch tensors by their attributes, for versions of torch without DLPack's exchange
 //! interface (before 2.10).
-use super::read::{Extents, Tensor, Unreadable, has_memory};
+use super::{
+    place::Place,
+    read::{Extents, Tensor, Unreadable, has_memory},
+};
 use disc_ral::DType;
 use pyo3::{intern, prelude::*};
 use std::ffi::c_void;
@@ -11,10 +14,12 @@ pub(super) fn tensor(object: &Bound<'_, PyAny>, extents: &mut Extents) -> Result
     let Some(dtype) = dtype_of(&name) else {
         return Err(Unreadable::Is(format!("a tensor of an element type without support: {name}")));
     };
-    let device = object.getattr(intern!(py, "device"))?.getattr(intern!(py, "type"))?.extract::<String>()?;
-    if device != "cpu" {
-        return Err(Unreadable::Is(format!("a tensor on device {device}, not in host memory")));
-    }
+    let device = object.getattr(intern!(py, "device"))?;
+    let place = match &*device.getattr(intern!(py, "type"))?.extract::<String>()? {
+        "cpu" => Place::Host,
+        "cuda" => Place::Cuda(device.getattr(intern!(py, "index"))?.extract::<Option<i32>>()?.unwrap_or(0)),
+        other => return Err(Unreadable::Is(format!("a tensor on device {other}, which has no support"))),
+    };
     if object.call_method0(intern!(py, "is_neg"))?.is_truthy()? {
         return Err(Unreadable::Is("a negated view (torch.Tensor.is_neg); `resolve_neg()` makes it a plain tensor".into()));
     }
@@ -25,7 +30,7 @@ pub(super) fn tensor(object: &Bound<'_, PyAny>, extents: &mut Extents) -> Result
     extents.extend_from_slice(&sizes);
     extents.extend_from_slice(&strides);
     let data = std::ptr::with_exposed_provenance_mut::<c_void>(data);
-    let tensor = Tensor { data, dtype, rank: sizes.len(), start, is_read_only: false };
+    let tensor = Tensor { data, dtype, rank: sizes.len(), start, is_read_only: false, place };
     has_memory(&tensor, extents)?;
     Ok(tensor)
 }

@@ -1,14 +1,19 @@
 //! Declares DLPack 1.3: the structs of its C interface, and its element types.
 //!
 //! Layouts are those of the stable header; see <https://dmlc.github.io/dlpack/latest/c_api.html>.
+use super::place::Place;
 use disc_ral::DType;
 use pyo3::ffi::PyObject;
 use std::ffi::{c_int, c_void};
 
 /// `kDLCPU`.
 pub(super) const CPU: i32 = 1;
+/// `kDLCUDA`.
+pub(super) const CUDA: i32 = 2;
 /// `kDLCUDAHost`: page-locked memory of the host.
 const CUDA_HOST: i32 = 3;
+/// `kDLCUDAManaged`: memory that the driver moves to who reads it.
+const CUDA_MANAGED: i32 = 13;
 
 /// The major version that the structs have.
 pub(super) const MAJOR: u32 = 1;
@@ -77,9 +82,13 @@ unsafe impl Sync for Exchange {}
 // SAFETY: as above.
 unsafe impl Send for Exchange {}
 
-/// Returns true if the memory of this kind of device is the host's.
-pub(super) fn is_host(device_type: i32) -> bool {
-    device_type == CPU || device_type == CUDA_HOST
+/// Returns the place of a tensor on a device, if calls can read it there.
+pub(super) fn place_of(device_type: i32, ordinal: i32) -> Option<Place> {
+    match device_type {
+        CPU | CUDA_HOST => Some(Place::Host),
+        CUDA | CUDA_MANAGED => Some(Place::Cuda(ordinal)),
+        _ => None,
+    }
 }
 
 /// Returns our element type, if there is one.

@@ -3,8 +3,9 @@ use super::{
     arguments::Arguments,
     meta,
     outputs::{Framework, Outputs},
+    place::Place,
     profile::{is_watched, watchers},
-    weights,
+    stream, weights,
 };
 use crate::{
     compile::{library_dict, report_dict, specializations_dict},
@@ -17,7 +18,10 @@ use pyo3::{
     prelude::*,
     types::{PyDict, PyList},
 };
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
 
 /// A compiled module with its weights. Any number of threads may call it at once.
 #[pyclass(name = "Executable", module = "disc._disc", frozen)]
@@ -27,6 +31,10 @@ pub(crate) struct PyExecutable {
     entry: usize,
     /// The framework of outputs if no input determines it.
     fallback: Option<Framework>,
+    /// The memory that calls take tensors in as they are.
+    place: Place,
+    /// Weights are in memory of the device, so outputs are too.
+    has_weights_there: bool,
     /// Tells executables of the process apart.
     pub(super) number: u64,
     /// The name of the model, for profiles.
@@ -59,6 +67,12 @@ impl PyExecutable {
     #[getter]
     fn number(&self) -> u64 {
         self.number
+    }
+
+    /// The name of the device that calls run on.
+    #[getter]
+    fn device(&self) -> &'static str {
+        self.executable.device().name()
     }
 
     /// Number of calls that were made.
@@ -141,7 +155,13 @@ impl PyExecutable {
             Some(other) => return Err(Failure::argument(format!("outputs = {other:?}: expected \"torch\" or \"numpy\"")).into()),
         };
         let name = name.unwrap_or(&executable.meta().entries[entry].name).to_owned();
-        Ok(Self { executable, entry, fallback, number: NEXT.fetch_add(1, Ordering::Relaxed), name })
+        let place = Place::of_device(executable.device().name());
+        Ok(Self { executable, entry, fallback, place, has_weights_there: false, number: NEXT.fetch_add(1, Ordering::Relaxed), name })
+    }
+
+    /// Says that the weights are in memory of the device.
+    pub(crate) fn with_weights_there(self, are_there: bool) -> Self {
+        Self { has_weights_there: are_there, ..self }
     }
 
     pub(super) fn meta(&self) -> &EntryMeta {
@@ -151,12 +171,24 @@ impl PyExecutable {
     fn call<'py>(&self, py: Python<'py>, inputs: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyList>> {
         let entry = self.meta();
         let mut arguments = Arguments::new();
-        arguments.read(inputs, entry)?;
+        arguments.read(inputs, entry, self.place)?;
         let framework = arguments.framework().or(self.fallback).unwrap_or(Framework::Numpy);
-        let mut outputs = Outputs::new(framework, entry.outputs.len());
+        let is_there = arguments.is_there() || self.has_weights_there;
+        let there = is_there.then(|| (Arc::clone(self.executable.device()), self.place));
+        let is_torch = arguments.has_torch() || matches!(framework, Framework::Torch | Framework::Exchange(_));
+        let stream = if is_there { stream::current(py, self.place, is_torch)? } else { None };
+        let mut outputs = Outputs::new(framework, entry.outputs.len(), there);
         let tensors = arguments.tensors(entry);
         let lent = Detached(&tensors[..]);
-        let run = |session: &mut SessionState| self.executable.run(self.entry, session, lent.get(), &mut outputs);
+        let run = |session: &mut SessionState| {
+            if self.place == Place::Host {
+                return self.executable.run(self.entry, session, lent.get(), &mut outputs);
+            }
+            session.use_stream(stream);
+            self.executable.run(self.entry, session, lent.get(), &mut outputs)?;
+            // Other frameworks do not say in which stream they go on.
+            if is_torch { Ok(()) } else { Ok(session.synchronize()?) }
+        };
         let result = match is_watched(py, framework) {
             false => py.detach(|| self.executable.with_session(run)),
             true => self.watched(py, framework, &lent, run),

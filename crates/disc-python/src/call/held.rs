@@ -1,6 +1,7 @@
 //! Holds a tensor for longer than a call: a weight, or a constant while it is copied.
 use super::{
     kind::{Kind, with_kind},
+    place::Place,
     read::{self, Buffers, Extents, Tensor},
 };
 use crate::errors::Failure;
@@ -36,17 +37,14 @@ impl Held {
 
     /// Returns true if the elements are row-major without gaps.
     pub(super) fn is_contiguous(&self) -> bool {
-        let sizes = self.sizes();
-        let mut expected = 1;
-        sizes.contains(&0)
-            || sizes.iter().zip(self.tensor.strides(&self.extents)).rev().all(|(&size, &stride)| {
-                let fits = size == 1 || stride == expected;
-                expected *= size;
-                fits
-            })
+        self.tensor.is_contiguous(&self.extents)
     }
 
-    /// Returns the elements in row-major order.
+    pub(super) fn place(&self) -> Place {
+        self.tensor.place
+    }
+
+    /// Returns the elements in row-major order, of a tensor in memory of the host.
     pub(crate) fn elements(&self) -> Vec<u8> {
         let (sizes, strides, size) = (self.sizes(), self.tensor.strides(&self.extents), self.dtype().size());
         let count = sizes.iter().product::<i64>().max(0) as usize;
@@ -68,8 +66,18 @@ impl Held {
     }
 }
 
-/// Holds the memory of a tensor or array; `what` names it in messages.
-pub(crate) fn hold(object: &Bound<'_, PyAny>, what: impl FnOnce() -> String) -> PyResult<Held> {
+/// Holds the memory of a tensor or array in memory of the host: one that is elsewhere is copied
+/// there. `what` names it in messages.
+pub(crate) fn hold(object: &Bound<'_, PyAny>, what: impl Fn() -> String) -> PyResult<Held> {
+    let held = hold_there(object, &what)?;
+    match held.place() {
+        Place::Host => Ok(held),
+        Place::Cuda(_) => hold_there(&object.call_method0(intern!(object.py(), "cpu"))?, &what),
+    }
+}
+
+/// Holds the memory of a tensor or array where it is.
+pub(super) fn hold_there(object: &Bound<'_, PyAny>, what: impl Fn() -> String) -> PyResult<Held> {
     let py = object.py();
     let is_torch = with_kind(object, Kind::is_torch)?;
     // An alias with a storage of its own: `parameter.data = other` does not change it.

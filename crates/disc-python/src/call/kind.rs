@@ -29,6 +29,8 @@ pub(super) enum Kind {
     Float,
     /// By the buffer protocol, if it has it.
     Buffer,
+    /// By capsules of DLPack: arrays in memory of a device.
+    Capsules,
     /// A type that looks like a tensor without being one.
     Rejected(String),
 }
@@ -110,8 +112,17 @@ pub(super) fn of_type(ty: &Bound<'_, PyType>) -> PyResult<Kind> {
         None if is_torch => Ok(Kind::Attributes),
         // NumPy's float64 is a float too, and is read faster as a number.
         None if ty.is_subclass_of::<PyFloat>()? => Ok(Kind::Float),
+        None if has_capsules(ty)? => Ok(Kind::Capsules),
         None => Ok(Kind::Buffer),
     }
+}
+
+/// Returns true for a type with DLPack's protocol of Python that is not NumPy's, whose arrays are read
+/// faster as buffers.
+fn has_capsules(ty: &Bound<'_, PyType>) -> PyResult<bool> {
+    let py = ty.py();
+    let has_protocol = ty.hasattr(intern!(py, "__dlpack__"))? && ty.hasattr(intern!(py, "__dlpack_device__"))?;
+    Ok(has_protocol && !ty.hasattr(intern!(py, "__array_finalize__"))?)
 }
 
 /// Returns torch, if this process has imported it.

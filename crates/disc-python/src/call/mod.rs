@@ -5,6 +5,7 @@
 mod arguments;
 mod attributes;
 mod buffer;
+mod device_tensor;
 mod dlpack;
 mod executable;
 mod held;
@@ -13,12 +14,15 @@ mod memory;
 mod meta;
 mod outputs;
 mod owned;
+mod place;
 mod profile;
 mod read;
+mod stream;
 mod torch_profiler;
 mod watch;
 mod weights;
 
+pub(crate) use device_tensor::PyDeviceTensor;
 pub(crate) use executable::{PyExecutable, load_code};
 pub(crate) use held::hold;
 pub(crate) use profile::PyProfiler;

@@ -3,20 +3,22 @@
 //! Memory is allocated while the call runs, without the GIL; the Python objects are made after it.
 use super::{
     buffer::Buffer,
+    device_tensor::{DeviceBlock, PyDeviceTensor},
     dlpack::Exchange,
     kind::{Kind, loaded_torch, of_type},
     owned::Owned,
+    place::Place,
 };
 use crate::errors::Failure;
-use disc_ral::{DType, EntryMeta, OutputAllocator, OutputError, TensorRef, code};
+use disc_ral::{DType, Device, EntryMeta, OutputAllocator, OutputError, TensorRef, bytes_of, code};
 use pyo3::{
     intern,
     prelude::*,
     sync::PyOnceLock,
-    types::{PyList, PyTuple},
+    types::{PyDict, PyList, PyTuple},
 };
 use smallvec::SmallVec;
-use std::ffi::c_void;
+use std::{ffi::c_void, sync::Arc};
 
 /// The framework of outputs.
 #[derive(Clone, Copy)]
@@ -26,6 +28,8 @@ pub(super) enum Framework {
     /// torch tensors, by capsules of DLPack.
     Torch,
     Numpy,
+    /// Results in memory of a device that any framework reads by DLPack.
+    Capsules,
 }
 
 impl Framework {
@@ -34,6 +38,7 @@ impl Framework {
         match kind {
             Kind::Exchange { api, .. } => Some(Framework::Exchange(api)),
             Kind::Attributes => Some(Framework::Torch),
+            Kind::Capsules => Some(Framework::Capsules),
             _ => None,
         }
     }
@@ -53,7 +58,9 @@ impl Framework {
 enum Output {
     Missing,
     Owned(Box<Owned>),
-    Array(Py<PyAny>),
+    /// An array or a tensor that its framework made.
+    Made(Py<PyAny>),
+    There(Box<PyDeviceTensor>),
     Alias(Box<Alias>),
 }
 
@@ -69,14 +76,17 @@ struct Alias {
 /// The outputs of one call.
 pub(super) struct Outputs {
     framework: Framework,
+    /// The device, if outputs are in its memory.
+    device: Option<(Arc<dyn Device>, Place)>,
     made: SmallVec<[Output; 4]>,
 }
 
 impl Outputs {
-    pub(super) fn new(framework: Framework, count: usize) -> Self {
+    /// Makes an empty list, for outputs in memory of `device` or else of the host.
+    pub(super) fn new(framework: Framework, count: usize, device: Option<(Arc<dyn Device>, Place)>) -> Self {
         let mut made = SmallVec::new();
         made.resize_with(count, || Output::Missing);
-        Self { framework, made }
+        Self { framework, device, made }
     }
 
     /// Returns the objects, in the order of the entry; `inputs` are those of the call, with the
@@ -91,9 +101,10 @@ impl Outputs {
         let make = |(index, output): (usize, Output)| match output {
             Output::Owned(owned) => match framework {
                 Framework::Exchange(api) => owned.exchange(py, api),
-                Framework::Torch | Framework::Numpy => from_capsule(owned, py),
+                Framework::Torch | Framework::Numpy | Framework::Capsules => from_capsule(owned, py),
             },
-            Output::Array(array) => Ok(array.into_bound(py)),
+            Output::Made(object) => Ok(object.into_bound(py)),
+            Output::There(tensor) => Ok(Bound::new(py, *tensor)?.into_any()),
             Output::Alias(alias) => {
                 let (object, start) = &inputs[alias.input];
                 aliased(object, start.addr(), &alias)
@@ -114,9 +125,14 @@ impl Outputs {
 
 impl OutputAllocator for Outputs {
     fn alloc(&mut self, index: usize, dtype: DType, sizes: &[i64]) -> Result<*mut u8, OutputError> {
-        if matches!(self.framework, Framework::Numpy) {
+        if let Some((device, place)) = &self.device {
+            let (output, data) = there(self.framework, (device, *place), dtype, sizes)?;
+            *self.slot(index)? = output;
+            return Ok(data);
+        }
+        if matches!(self.framework, Framework::Numpy | Framework::Capsules) {
             let (array, data) = Python::attach(|py| numpy_array(py, dtype, sizes).map_err(|e| OutputError(e.to_string())))?;
-            *self.slot(index)? = Output::Array(array);
+            *self.slot(index)? = Output::Made(array);
             return Ok(data);
         }
         let owned =
@@ -124,6 +140,10 @@ impl OutputAllocator for Outputs {
         let data = owned.data();
         *self.slot(index)? = Output::Owned(owned);
         Ok(data)
+    }
+
+    fn is_on_device(&self) -> bool {
+        self.device.is_some()
     }
 
     fn alias(&mut self, index: usize, input: usize, view: TensorRef<'_>) -> Result<(), OutputError> {
@@ -158,6 +178,56 @@ fn from_capsule<'py>(owned: Box<Owned>, py: Python<'py>) -> PyResult<Bound<'py, 
         torch.getattr("utils")?.getattr("dlpack")?.getattr("from_dlpack").map(Bound::unbind)
     })?;
     from_dlpack.bind(py).call1((owned.capsule(py)?,))
+}
+
+/// Makes an output in memory of a device, and returns its address: by torch's allocator, which knows
+/// the stream that is current, or by the device.
+fn there(
+    framework: Framework,
+    (device, place): (&Arc<dyn Device>, Place),
+    dtype: DType,
+    sizes: &[i64],
+) -> Result<(Output, *mut u8), OutputError> {
+    match framework {
+        Framework::Exchange(_) | Framework::Torch => Python::attach(|py| {
+            let made = torch_empty(py, place, dtype, sizes).and_then(|tensor| {
+                let data = tensor.call_method0(intern!(py, "data_ptr"))?.extract::<usize>()?;
+                Ok((Output::Made(tensor.unbind()), std::ptr::with_exposed_provenance_mut(data)))
+            });
+            made.map_err(|error| OutputError(error.to_string()))
+        }),
+        Framework::Numpy | Framework::Capsules => {
+            let bytes = bytes_of(dtype, sizes).ok_or_else(|| OutputError(format!("sizes {sizes:?} do not fit into memory")))?;
+            let memory = DeviceBlock::new(device, bytes).map_err(|error| OutputError(error.to_string()))?;
+            let data = memory.at();
+            Ok((Output::There(Box::new(PyDeviceTensor { memory, place, dtype, sizes: sizes.to_vec() })), data))
+        }
+    }
+}
+
+fn torch_empty<'py>(py: Python<'py>, place: Place, dtype: DType, sizes: &[i64]) -> PyResult<Bound<'py, PyAny>> {
+    let Some(torch) = loaded_torch(py)? else {
+        return Err(Failure::new(code::OUTPUT, "the outputs are torch tensors, and torch is not imported").into());
+    };
+    let name = match dtype {
+        DType::I1 => intern!(py, "bool"),
+        DType::I8 => intern!(py, "int8"),
+        DType::U8 => intern!(py, "uint8"),
+        DType::I16 => intern!(py, "int16"),
+        DType::U16 => intern!(py, "uint16"),
+        DType::I32 => intern!(py, "int32"),
+        DType::U32 => intern!(py, "uint32"),
+        DType::I64 => intern!(py, "int64"),
+        DType::U64 => intern!(py, "uint64"),
+        DType::F16 => intern!(py, "float16"),
+        DType::BF16 => intern!(py, "bfloat16"),
+        DType::F32 => intern!(py, "float32"),
+        DType::F64 => intern!(py, "float64"),
+    };
+    let options = PyDict::new(py);
+    options.set_item(intern!(py, "dtype"), torch.getattr(name)?)?;
+    options.set_item(intern!(py, "device"), place.to_string())?;
+    torch.call_method(intern!(py, "empty"), (PyTuple::new(py, sizes)?,), Some(&options))
 }
 
 /// A new array and the address of its elements.

@@ -1,8 +1,10 @@
 //! Gives a framework ownership of a tensor in our memory: DLPack's managed tensor, with sizes and
 //! memory in one allocation beside it.
 use super::{
-    dlpack::{CPU, DLTensor, Exchange, MAJOR, Managed, Unversioned, Version, data_type},
+    device_tensor::DeviceBlock,
+    dlpack::{CPU, CUDA, DLTensor, Exchange, MAJOR, Managed, Unversioned, Version, data_type},
     memory::Block,
+    place::Place,
     read::push_contiguous,
 };
 use disc_ral::{AllocError, DType, bytes_of};
@@ -11,6 +13,7 @@ use smallvec::SmallVec;
 use std::{
     ffi::{c_int, c_void},
     ptr,
+    sync::Arc,
 };
 
 /// A contiguous tensor.
@@ -20,7 +23,14 @@ pub(super) struct Owned {
     managed: Managed,
     /// Sizes, then strides.
     extents: SmallVec<[i64; 12]>,
-    memory: Block,
+    _memory: Memory,
+}
+
+/// The memory of a tensor.
+enum Memory {
+    Own(#[expect(dead_code, reason = "it is freed with the tensor")] Block),
+    /// Memory of a device, which other tensors may have too.
+    Shared(#[expect(dead_code, reason = "it is freed with the last tensor")] Arc<DeviceBlock>),
 }
 
 // SAFETY: all pointers are into itself.
@@ -29,12 +39,26 @@ unsafe impl Send for Owned {}
 impl Owned {
     pub(super) fn new(dtype: DType, sizes: &[i64]) -> Result<Box<Self>, AllocError> {
         let memory = Block::new(bytes_of(dtype, sizes).ok_or(AllocError::Size)?)?;
+        let at = memory.at();
+        Ok(Self::of(at, Memory::Own(memory), (dtype, sizes), Place::Host))
+    }
+
+    /// Makes a tensor in memory of a device, of at least its bytes.
+    pub(super) fn shared(memory: &Arc<DeviceBlock>, dtype: DType, sizes: &[i64], place: Place) -> Box<Self> {
+        Self::of(memory.at(), Memory::Shared(Arc::clone(memory)), (dtype, sizes), place)
+    }
+
+    fn of(data: *mut u8, memory: Memory, (dtype, sizes): (DType, &[i64]), place: Place) -> Box<Self> {
+        let (device_type, device_id) = match place {
+            Place::Host => (CPU, 0),
+            Place::Cuda(number) => (CUDA, number),
+        };
         let mut extents = SmallVec::from_slice(sizes);
         push_contiguous(&mut extents, 0, sizes.len());
         let tensor = DLTensor {
-            data: memory.at().cast(),
-            device_type: CPU,
-            device_id: 0,
+            data: data.cast(),
+            device_type,
+            device_id,
             rank: sizes.len() as c_int,
             dtype: data_type(dtype),
             sizes: ptr::null_mut(),
@@ -43,16 +67,16 @@ impl Owned {
         };
         let version = Version { major: MAJOR, minor: 0 };
         let managed = Managed { version, context: ptr::null_mut(), deleter: Some(delete), flags: 0, tensor };
-        let mut owned = Box::new(Self { managed, extents, memory });
+        let mut owned = Box::new(Self { managed, extents, _memory: memory });
         // Inside the box, they no longer move.
         let at = owned.extents.as_mut_ptr();
         owned.managed.tensor.sizes = at;
         owned.managed.tensor.strides = at.wrapping_add(sizes.len());
-        Ok(owned)
+        owned
     }
 
     pub(super) fn data(&self) -> *mut u8 {
-        self.memory.at()
+        self.managed.tensor.data.cast()
     }
 
     /// Returns the framework's tensor, made by its exchange interface.

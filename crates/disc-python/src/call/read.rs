@@ -1,23 +1,42 @@
 //! Reads one Python tensor without a copy: address, element type, sizes and strides.
 //!
-//! Invariant: the result describes memory of the host that stays valid as long as the object is
-//! neither changed nor freed; objects that have none (conjugated or negated views, sparse,
+//! Invariant: the result describes memory of the host or of a GPU that stays valid as long as the
+//! object is neither changed nor freed; objects that have none (conjugated or negated views, sparse,
 //! quantized or fake tensors) are refused.
 use super::{
     attributes,
     buffer::Buffer,
-    dlpack::{self, DLTensor, Exchange},
+    dlpack::{self, DLTensor, Exchange, Unversioned},
     kind::{Kind, with_kind},
+    place::Place,
 };
 use disc_ral::{DType, bytes_of};
-use pyo3::{ffi, intern, prelude::*};
+use pyo3::{
+    ffi, intern,
+    prelude::*,
+    types::{PyCapsule, PyCapsuleMethods, PyDict},
+};
 use smallvec::{Array, SmallVec};
 use std::{ffi::c_void, slice};
 
+/// DLPack's number of CUDA's legacy default stream.
+const LEGACY_STREAM: i32 = 1;
+
 /// Sizes and strides of the tensors of a call, one after another.
 pub(super) type Extents = SmallVec<[i64; 32]>;
-/// Buffers that the inputs of a call lend.
-pub(super) type Buffers = SmallVec<[Buffer; 2]>;
+/// The memory that the inputs of a call lend.
+#[derive(Default)]
+pub(super) struct Buffers {
+    buffers: SmallVec<[Buffer; 2]>,
+    /// Capsules of DLPack.
+    capsules: SmallVec<[Py<PyAny>; 2]>,
+}
+
+impl Buffers {
+    pub(super) fn new() -> Self {
+        Self::default()
+    }
+}
 
 /// A tensor without its sizes and strides, which are in [`Extents`]: first the sizes, then the
 /// strides, in elements.
@@ -29,9 +48,22 @@ pub(super) struct Tensor {
     /// Start of its sizes.
     pub(super) start: usize,
     pub(super) is_read_only: bool,
+    pub(super) place: Place,
 }
 
 impl Tensor {
+    /// Returns true if the elements are row-major without gaps.
+    pub(super) fn is_contiguous(&self, extents: &Extents) -> bool {
+        let sizes = self.sizes(extents);
+        let mut expected = 1;
+        sizes.contains(&0)
+            || sizes.iter().zip(self.strides(extents)).rev().all(|(&size, &stride)| {
+                let fits = size == 1 || stride == expected;
+                expected *= size;
+                fits
+            })
+    }
+
     pub(super) fn sizes<'e>(&self, extents: &'e Extents) -> &'e [i64] {
         &extents[self.start..self.start + self.rank]
     }
@@ -84,9 +116,10 @@ pub(super) fn tensor(
         Kind::Buffer => {
             let buffer = Buffer::of(object).map_err(|_| Unreadable::Is(crate::describe(object)))?;
             let tensor = buffered(&buffer, extents)?;
-            buffers.push(buffer);
+            buffers.buffers.push(buffer);
             Ok(tensor)
         }
+        Kind::Capsules => lent(object, extents, buffers),
     }
 }
 
@@ -104,13 +137,42 @@ fn exchanged(object: &Bound<'_, PyAny>, api: &Exchange, is_torch: bool, extents:
     }
     // SAFETY: all zero is a valid view, and the call above succeeded.
     let view = unsafe { view.assume_init() };
+    let tensor = described(&view, extents)?;
+    let is_negated = is_torch && may_be_negated(&extents[tensor.start..], tensor.rank) && is_negated(object)?;
+    match is_negated {
+        true => Err(Unreadable::Is("a negated view (torch.Tensor.is_neg); `resolve_neg()` makes it a plain tensor".into())),
+        false => Ok(tensor),
+    }
+}
+
+/// Reads a tensor that lends its memory in a capsule of DLPack, which is kept in `buffers`.
+fn lent(object: &Bound<'_, PyAny>, extents: &mut Extents, buffers: &mut Buffers) -> Result<Tensor, Unreadable> {
+    let py = object.py();
+    let (device_type, _) = object.call_method0(intern!(py, "__dlpack_device__"))?.extract::<(i32, i32)>()?;
+    // The default stream of CUDA, which calls on such tensors run in.
+    let stream = (device_type == dlpack::CUDA).then_some(LEGACY_STREAM);
+    let options = PyDict::new(py);
+    options.set_item(intern!(py, "stream"), stream)?;
+    let capsule = object.call_method(intern!(py, "__dlpack__"), (), Some(&options))?;
+    let managed = capsule.cast::<PyCapsule>().ok().and_then(|capsule| capsule.pointer_checked(Some(c"dltensor")).ok());
+    let Some(managed) = managed else {
+        return Err(Unreadable::Is(format!("{}, whose __dlpack__ gives no tensor", crate::describe(object))));
+    };
+    // SAFETY: DLPack's contract for a capsule of this name; it is kept as long as the tensor is.
+    let tensor = described(unsafe { &managed.cast::<Unversioned>().as_ref().tensor }, extents)?;
+    buffers.capsules.push(capsule.unbind());
+    Ok(tensor)
+}
+
+/// Reads a description of DLPack.
+fn described(view: &DLTensor, extents: &mut Extents) -> Result<Tensor, Unreadable> {
     let Some(dtype) = dlpack::dtype_of(view.dtype) else {
         let dtype = dlpack::describe(view.dtype);
         return Err(Unreadable::Is(format!("a tensor of an element type without support: {dtype}")));
     };
-    if !dlpack::is_host(view.device_type) {
-        return Err(Unreadable::Is(format!("a tensor on a device of DLPack's kind {}, not in host memory", view.device_type)));
-    }
+    let Some(place) = dlpack::place_of(view.device_type, view.device_id) else {
+        return Err(Unreadable::Is(format!("a tensor on a device of DLPack's kind {}, which has no support", view.device_type)));
+    };
     let (start, rank) = (extents.len(), usize::try_from(view.rank).unwrap_or(0));
     if rank > 0 {
         // SAFETY: DLPack's contract: arrays of `rank` values, valid until the object changes.
@@ -122,11 +184,8 @@ fn exchanged(object: &Bound<'_, PyAny>, api: &Exchange, is_torch: bool, extents:
             unsafe { extents.extend_from_slice(slice::from_raw_parts(view.strides, rank)) };
         }
     }
-    if is_torch && may_be_negated(&extents[start..], rank) && is_negated(object)? {
-        return Err(Unreadable::Is("a negated view (torch.Tensor.is_neg); `resolve_neg()` makes it a plain tensor".into()));
-    }
     let data = view.data.wrapping_byte_add(view.byte_offset as usize);
-    let tensor = Tensor { data, dtype, rank, start, is_read_only: false };
+    let tensor = Tensor { data, dtype, rank, start, is_read_only: false, place };
     has_memory(&tensor, extents)?;
     Ok(tensor)
 }
@@ -184,7 +243,7 @@ fn buffered(buffer: &Buffer, extents: &mut Extents) -> Result<Tensor, Unreadable
     } else {
         return Err(Unreadable::Is(format!("an array with strides of {strides:?} bytes for elements of {item}")));
     }
-    Ok(Tensor { data: buffer.data(), dtype, rank: sizes.len(), start, is_read_only: buffer.is_read_only() })
+    Ok(Tensor { data: buffer.data(), dtype, rank: sizes.len(), start, is_read_only: buffer.is_read_only(), place: Place::Host })
 }
 
 /// Appends the strides of a contiguous tensor with the sizes at `start`.

@@ -1,5 +1,8 @@
 //! Notices that weights were changed since they were prepared: `Watch`.
-use super::read::{self, Buffers, Extents, Unreadable};
+use super::{
+    place::Place,
+    read::{self, Buffers, Extents, Unreadable},
+};
 use crate::errors::guarded;
 use pyo3::{intern, prelude::*, types::PyTuple};
 
@@ -84,7 +87,9 @@ fn seen(object: &Bound<'_, PyAny>) -> PyResult<Seen> {
     let (sizes, strides) = (tensor.sizes(&extents), tensor.strides(&extents));
     let count = sizes.iter().product::<i64>();
     let mut samples = [0; SAMPLES];
-    for (i, sample) in samples.iter_mut().enumerate().filter(|_| count > 0) {
+    // Elements of a GPU are not the host's to read.
+    let is_read = count > 0 && tensor.place == Place::Host;
+    for (i, sample) in samples.iter_mut().enumerate().filter(|_| is_read) {
         let place = offset(count * (2 * i as i64 + 1) / (2 * SAMPLES as i64), sizes, strides);
         let size = tensor.dtype.size();
         let mut bytes = [0; 8];
