@@ -107,7 +107,7 @@ checks:
 	@$(STEP) run "clippy" cargo clippy --workspace --all-targets -- -D warnings
 
 test-rust:
-	@$(STEP) run "tests without LLVM" cargo test $(call PACKAGES,$(WITHOUT_LLVM))
+	@$(STEP) run "tests without LLVM" cargo test $(call PACKAGES,$(WITHOUT_LLVM)) --features disc-ral/cuda
 	@$(STEP) run "tests with LLVM" cargo test $(call PACKAGES,$(WITH_LLVM))
 
 develop: setup

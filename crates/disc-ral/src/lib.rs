@@ -66,7 +66,7 @@ mod cache_directory;
 mod call;
 mod cpu;
 #[cfg(feature = "cuda")]
-mod cuda;
+pub mod cuda;
 mod device;
 mod devices;
 mod error;
@@ -88,7 +88,7 @@ mod tensor;
 mod weights;
 
 pub use bind::check_overlaps;
-pub use cache_directory::cache_directory;
+pub use cache_directory::{cache_directory, is_private};
 pub use cpu::{Cpu, Prefault};
 #[cfg(feature = "cuda")]
 pub use cuda::CudaError;

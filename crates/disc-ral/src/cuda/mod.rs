@@ -2,8 +2,9 @@
 //! no such device.
 //!
 //! The parts: [`driver`] finds the driver's functions, [`context`] holds the context of a GPU,
-//! [`ptx`] and [`kernels`] load code, [`queue`] launches it, [`report`] has what assertions say.
+//! [`ptx`] and [`kernels`] load code, which the [`assembler`] makes of PTX if the machine has one, [`queue`] launches it, [`report`] has what assertions say.
 
+pub mod assembler;
 mod context;
 mod device;
 mod driver;

@@ -11,12 +11,13 @@ use super::{
     mapped::{Mapped, Unfinished},
     writer::WRITER,
 };
+use disc_ral::is_private;
 use std::{
     collections::hash_map::RandomState,
     fs::{self, DirBuilder, DirEntry, File, OpenOptions},
     hash::{BuildHasher, Hasher},
     io::{self, Write},
-    os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt},
+    os::unix::fs::{DirBuilderExt, OpenOptionsExt},
     path::{Path, PathBuf},
     process,
     sync::atomic::{AtomicU64, Ordering},
@@ -214,8 +215,10 @@ impl Cache {
     /// removed entries.
     pub fn clear(&self) -> usize {
         WRITER.drop_all();
-        // Notes about packages, which are no entries. They may not be there.
+        // Notes about packages and code of GPUs, which are no entries. They may not be there.
         let _ = fs::remove_dir_all(self.directory.join(disc_ral::VERIFIED));
+        #[cfg(feature = "cuda")]
+        let _ = fs::remove_dir_all(self.directory.join(disc_ral::cuda::assembler::CUBINS));
         self.entries().iter().filter(|entry| fs::remove_file(&entry.path).is_ok()).count()
     }
 
@@ -306,13 +309,6 @@ fn temporary_name(key: &Key) -> String {
     // The standard library's hashers are seeded by the system, once for each thread.
     let random = RandomState::new().build_hasher().finish();
     format!("{}{}-{}-{random:016x}.tmp", temporary_start(key), process::id(), NUMBER.fetch_add(1, Ordering::Relaxed))
-}
-
-/// Returns true if a folder belongs to this user and nobody else may write to it.
-fn is_private(directory: &Path) -> bool {
-    // SAFETY: it has no preconditions.
-    let user = unsafe { libc::geteuid() };
-    fs::metadata(directory).is_ok_and(|meta| meta.is_dir() && meta.uid() == user && meta.mode() & 0o022 == 0)
 }
 
 fn header(key: &Key, payload: &[u8]) -> Vec<u8> {

@@ -1,0 +1,105 @@
+//! Opens shared libraries that stay loaded until the process ends.
+use std::{
+    ffi::{CStr, CString, OsStr, c_void},
+    mem::{self, MaybeUninit},
+    os::unix::ffi::OsStrExt,
+    path::{Path, PathBuf},
+    ptr::NonNull,
+};
+
+/// A library that is never unloaded: CUDA's libraries have threads and functions that run when the
+/// process ends.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SharedLibrary {
+    handle: NonNull<c_void>,
+}
+
+impl SharedLibrary {
+    /// Returns the library of this name (`libnvJitLink.so.13`) if the process has loaded it.
+    pub(super) fn loaded(name: &str) -> Option<Self> {
+        Self::load(OsStr::new(name), libc::RTLD_NOW | libc::RTLD_LOCAL | libc::RTLD_NOLOAD)
+    }
+
+    /// Loads a library by its path, or by its name from the folders of the system.
+    ///
+    /// # Errors
+    /// The message of the system's loader.
+    pub(super) fn open(path: &Path) -> Result<Self, String> {
+        Self::load(path.as_os_str(), libc::RTLD_NOW | libc::RTLD_LOCAL).ok_or_else(last_error)
+    }
+
+    fn load(name: &OsStr, flags: i32) -> Option<Self> {
+        let name = CString::new(name.as_bytes()).ok()?;
+        // SAFETY: a NUL-terminated name. Its constructors are those of a library that the user
+        // installed, and run when a framework loads it too.
+        NonNull::new(unsafe { libc::dlopen(name.as_ptr(), flags) }).map(|handle| Self { handle })
+    }
+
+    /// Returns a function of the library.
+    ///
+    /// # Safety
+    /// `F` is the type of the function: a function pointer.
+    pub(super) unsafe fn function<F: Copy>(self, name: &str) -> Option<F> {
+        const { assert!(size_of::<F>() == size_of::<*mut c_void>()) };
+        let address = self.address(name)?;
+        // SAFETY: the caller's promise; sizes are equal.
+        Some(unsafe { mem::transmute_copy::<NonNull<c_void>, F>(&address) })
+    }
+
+    /// Returns the file that a function of the library comes from.
+    pub(super) fn file_of(self, name: &str) -> Option<PathBuf> {
+        let address = self.address(name)?;
+        let mut found = MaybeUninit::<libc::Dl_info>::zeroed();
+        // SAFETY: dladdr takes any address, and writes to `found` unless it returns 0. Its text is
+        // of a library that stays loaded.
+        unsafe {
+            if libc::dladdr(address.as_ptr(), found.as_mut_ptr()) == 0 || found.assume_init_ref().dli_fname.is_null() {
+                return None;
+            }
+            let file = CStr::from_ptr(found.assume_init().dli_fname);
+            Some(PathBuf::from(OsStr::from_bytes(file.to_bytes())))
+        }
+    }
+
+    fn address(self, name: &str) -> Option<NonNull<c_void>> {
+        let name = CString::new(name).ok()?;
+        // SAFETY: a live handle and a NUL-terminated name.
+        NonNull::new(unsafe { libc::dlsym(self.handle.as_ptr(), name.as_ptr()) })
+    }
+}
+
+// SAFETY: dlsym may be called from any thread, and nothing else is done with the handle.
+unsafe impl Send for SharedLibrary {}
+// SAFETY: as above.
+unsafe impl Sync for SharedLibrary {}
+
+fn last_error() -> String {
+    // SAFETY: dlerror gives null or NUL-terminated text of this thread.
+    unsafe {
+        let text = libc::dlerror();
+        if text.is_null() { "the loader does not say why".into() } else { CStr::from_ptr(text).to_string_lossy().into_owned() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_function_is_found_with_its_file() {
+        let library = SharedLibrary::loaded("libc.so.6").expect("every process has it");
+        assert!(library.file_of("getpid").is_some_and(|file| file.to_string_lossy().contains("libc.so")));
+        // SAFETY: the type of getpid.
+        let getpid = unsafe { library.function::<unsafe extern "C" fn() -> i32>("getpid") }.expect("libc has it");
+        // SAFETY: it has no preconditions.
+        assert_eq!(unsafe { getpid() } as u32, std::process::id());
+        assert!(library.file_of("no_such_function").is_none());
+    }
+
+    #[test]
+    fn what_is_no_library_says_so() {
+        assert!(SharedLibrary::loaded("libdisc_no_such.so.1").is_none());
+        let error = SharedLibrary::open(Path::new("/nowhere/libdisc_no_such.so.1")).expect_err("there is none");
+        assert!(error.contains("libdisc_no_such"), "{error}");
+    }
+}
