@@ -141,6 +141,16 @@ pub struct Grid {
     pub threads: u32,
     /// Threads that execute an op together: a power of two.
     pub warp: u32,
+    /// Blocks that one processor of the device shall hold at once, which bounds the registers of a
+    /// thread; 1 leaves their number to the device's compiler.
+    pub resident: u32,
+}
+
+impl Grid {
+    /// Makes blocks of threads, of which a processor of the device may hold any number.
+    pub fn new(threads: u32, warp: u32) -> Self {
+        Self { threads, warp, resident: 1 }
+    }
 }
 
 /// A function: its body block holds everything.

@@ -17,7 +17,10 @@ impl LlvmTarget {
                 ("x86_64-unknown-linux-gnu", x86.level().name().to_owned(), features.join(","))
             }
             Target::AArch64 => ("aarch64-unknown-linux-gnu", "generic".to_owned(), "+neon".to_owned()),
-            Target::Nvptx { sm } => ("nvptx64-nvidia-cuda", format!("sm_{sm}"), format!("+ptx{}", least_ptx(*sm))),
+            Target::Nvptx { sm, specific } => {
+                let suffix = if *specific { "a" } else { "" };
+                ("nvptx64-nvidia-cuda", format!("sm_{sm}{suffix}"), format!("+ptx{}", least_ptx(*sm)))
+            }
             // No code is made for an interpreter.
             Target::Simt { .. } => ("", String::new(), String::new()),
             Target::Amdgpu { gfx } => ("amdgcn-amd-amdhsa", gfx.clone(), String::new()),

@@ -113,7 +113,7 @@ fn load(chip: &Chip, image: &Image) -> Result<Programs, String> {
 }
 
 fn check_grid(chip: &Chip, kernel: &Function) -> Result<(), String> {
-    let Some(Grid { threads, warp }) = kernel.grid else {
+    let Some(Grid { threads, warp, .. }) = kernel.grid else {
         return Err(format!("@{} does not run on a grid of threads", kernel.name));
     };
     if warp != chip.warp {

@@ -4,6 +4,8 @@ use disc_passes::analysis::cost_model::CostModel;
 
 /// NVIDIA's architectures from Volta on.
 pub const NVIDIA: [u32; 14] = [70, 72, 75, 80, 86, 87, 89, 90, 100, 101, 103, 110, 120, 121];
+/// Those of them that have instructions which later ones lack: `sm_90a`, and all after it.
+pub const NVIDIA_SPECIFIC: [u32; 7] = [90, 100, 101, 103, 110, 120, 121];
 
 /// The numbers about a GPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,7 +29,7 @@ impl GpuModel {
     /// Returns the model of a target that is a GPU, or that interprets kernels for one.
     pub fn of(target: &Target) -> Option<Self> {
         match target {
-            Target::Nvptx { sm } => Some(Self::nvidia(*sm)),
+            Target::Nvptx { sm, .. } => Some(Self::nvidia(*sm)),
             Target::Amdgpu { gfx } => Self::of_chip(gfx),
             Target::Simt { chip } => Self::of_chip(chip),
             Target::X86(_) | Target::AArch64 => None,
@@ -36,10 +38,8 @@ impl GpuModel {
 
     /// Returns the model of a chip as its maker's compilers name it: `sm_90`, `gfx942`.
     pub fn of_chip(chip: &str) -> Option<Self> {
-        if let Some(number) = chip.strip_prefix("sm_") {
-            let number = number.strip_suffix('a').unwrap_or(number);
-            let sm = number.parse().ok().filter(|_| !number.starts_with(['0', '+']))?;
-            return NVIDIA.contains(&sm).then(|| Self::nvidia(sm));
+        if let Some((sm, _)) = nvidia_chip(chip) {
+            return Some(Self::nvidia(sm));
         }
         let number = chip.strip_prefix("gfx")?;
         let is_plain = (3..=4).contains(&number.len()) && number.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
@@ -51,6 +51,15 @@ impl GpuModel {
     fn nvidia(sm: u32) -> Self {
         Self { warp: 32, shared_bytes: 48 << 10, has_async_copies: sm >= 80 }
     }
+}
+
+/// Returns the number of a chip of NVIDIA, and true if its name ends in `a`: `sm_90a`.
+pub(super) fn nvidia_chip(chip: &str) -> Option<(u32, bool)> {
+    let number = chip.strip_prefix("sm_").filter(|number| !number.starts_with(['0', '+']))?;
+    let (number, specific) = number.strip_suffix('a').map_or((number, false), |number| (number, true));
+    let sm = number.parse().ok()?;
+    let known = if specific { NVIDIA_SPECIFIC.contains(&sm) } else { NVIDIA.contains(&sm) };
+    known.then_some((sm, specific))
 }
 
 /// Weights are read as they are stored, convolutions do not walk planes, and rows need not be cut
@@ -106,7 +115,7 @@ mod tests {
             ["sm_70", "sm_90a", "gfx1100", "gfx942", "gfx90a"].map(warp),
             [Some(32), Some(32), Some(32), Some(64), Some(64)]
         );
-        assert_eq!(["sm_60", "sm_", "sm_090", "gfx", "gfx9;x", "sm90", ""].map(warp), [None; 7]);
+        assert_eq!(["sm_60", "sm_", "sm_090", "sm_80a", "gfx", "gfx9;x", "sm90", ""].map(warp), [None; 8]);
         assert_eq!(GpuModel::of(&"x86-64-v3".parse().expect("a target")), None);
     }
 }

@@ -15,7 +15,7 @@ mod host;
 pub use compilation::Compilation;
 pub use cpu_model::{CpuModel, Tile};
 use disc_ir::DType;
-pub use gpu_model::{GpuModel, NVIDIA};
+pub use gpu_model::{GpuModel, NVIDIA, NVIDIA_SPECIFIC};
 use std::{fmt, str::FromStr};
 
 /// A level of the x86-64 psABI.
@@ -40,15 +40,17 @@ pub enum X86Extension {
 }
 
 /// The target that code is made for. As text: `x86-64-v3`, `x86-64-v4+avx512bf16+avx512vnni`,
-/// `aarch64`, `nvptx:sm_90`, `amdgpu:gfx90a`, `simt:sm_90`.
+/// `aarch64`, `nvptx:sm_90`, `nvptx:sm_90a`, `amdgpu:gfx90a`, `simt:sm_90`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Target {
     X86(X86),
     /// Armv8-A with NEON.
     AArch64,
-    /// An architecture as NVIDIA numbers them: 90 is `sm_90`.
+    /// An architecture as NVIDIA numbers them: 90 is `sm_90`. Code for a `specific` one, `sm_90a`,
+    /// may use instructions that later chips lack, and runs on that chip alone.
     Nvptx {
         sm: u32,
+        specific: bool,
     },
     /// A processor as LLVM names them: `gfx90a`.
     Amdgpu {
@@ -326,10 +328,8 @@ impl FromStr for Target {
 
     fn from_str(text: &str) -> Result<Self, TargetError> {
         let unknown = || TargetError::Unknown(text.to_owned());
-        if let Some(sm) = text.strip_prefix("nvptx:sm_") {
-            let plain = !sm.starts_with(['0', '+']);
-            let exists = plain && GpuModel::of_chip(&format!("sm_{sm}")).is_some();
-            return sm.parse().ok().filter(|_| exists).map(|sm| Self::Nvptx { sm }).ok_or_else(unknown);
+        if let Some(chip) = text.strip_prefix("nvptx:") {
+            return gpu_model::nvidia_chip(chip).map(|(sm, specific)| Self::Nvptx { sm, specific }).ok_or_else(unknown);
         }
         if let Some(gfx) = text.strip_prefix("amdgpu:") {
             let number = gfx.strip_prefix("gfx").unwrap_or_default();
@@ -352,7 +352,7 @@ impl fmt::Display for Target {
                 x86.extensions.iter().try_for_each(|extension| write!(f, "+{extension}"))
             }
             Self::AArch64 => f.write_str("aarch64"),
-            Self::Nvptx { sm } => write!(f, "nvptx:sm_{sm}"),
+            Self::Nvptx { sm, specific } => write!(f, "nvptx:sm_{sm}{}", if *specific { "a" } else { "" }),
             Self::Amdgpu { gfx } => write!(f, "amdgpu:{gfx}"),
             Self::Simt { chip } => write!(f, "simt:{chip}"),
         }
@@ -393,6 +393,8 @@ mod tests {
             "x86-64-v4+avx512bf16+avx512vnni",
             "aarch64",
             "nvptx:sm_90",
+            "nvptx:sm_90a",
+            "nvptx:sm_121a",
             "amdgpu:gfx90a",
             "amdgpu:gfx1100",
             "simt:sm_90",
@@ -413,6 +415,10 @@ mod tests {
             "nvptx:sm_",
             "nvptx:sm_+90",
             "nvptx:sm_090",
+            "nvptx:sm_80a",
+            "nvptx:sm_90aa",
+            "nvptx:sm_90f",
+            "nvptx:gfx90a",
             "amdgpu:90a",
             "amdgpu:gfx9;x",
             "simt:sm_1",

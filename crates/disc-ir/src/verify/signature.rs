@@ -3,7 +3,8 @@
 //! Invariants:
 //! - A kernel takes buffers and scalars, last the `i64` bounds of its work units unless it runs on
 //!   a grid, and returns nothing.
-//! - A grid has whole warps of a power of two of threads; only kernels have one.
+//! - A grid has whole warps of a power of two of threads; only kernels have one. A processor of the
+//!   device can hold the blocks that it asks for.
 //! - A host program takes buffers and scalars. Its results are tensors: the outputs, which
 //!   `alloc_output` makes, by their index; the body returns nothing.
 //! - A variant is of a function of its kind that is no variant, and has its parameters, results and
@@ -157,9 +158,12 @@ fn check_kernel(cx: &mut Check<'_>) {
     }
 }
 
+/// Threads that a processor of any GPU holds at once.
+const MOST_RESIDENT_THREADS: u64 = 2048;
+
 /// Checks the blocks of a grid.
 fn check_grid(cx: &mut Check<'_>) {
-    let Some(Grid { threads, warp }) = cx.function.grid else { return };
+    let Some(Grid { threads, warp, resident }) = cx.function.grid else { return };
     if cx.function.kind != FunctionKind::Kernel {
         let message = format!("a {} runs on no grid of threads: a kernel does", describe(cx.function.kind));
         cx.error(Code::E0214, None, message);
@@ -167,6 +171,12 @@ fn check_grid(cx: &mut Check<'_>) {
     if !warp.is_power_of_two() || threads == 0 || threads % warp != 0 {
         let message =
             format!("blocks of {threads} threads in warps of {warp}: expected whole warps of a power of two of threads");
+        cx.error(Code::E0214, None, message);
+    }
+    if resident == 0 || u64::from(resident) * u64::from(threads) > MOST_RESIDENT_THREADS {
+        let message = format!(
+            "{resident} blocks of {threads} threads on one processor: expected at least one, and at most {MOST_RESIDENT_THREADS} threads"
+        );
         cx.error(Code::E0214, None, message);
     }
 }

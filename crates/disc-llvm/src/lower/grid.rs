@@ -418,7 +418,7 @@ impl<'c> Lowering<'_, 'c> {
             OpKind::WaitGrid => "llvm.nvvm.griddepcontrol.wait",
             _ => "llvm.nvvm.griddepcontrol.launch.dependents",
         };
-        if matches!(self.emit.target, disc_codegen::target::Target::Nvptx { sm } if sm >= 90) {
+        if matches!(self.emit.target, disc_codegen::target::Target::Nvptx { sm, .. } if sm >= 90) {
             self.emit.call_intrinsic(name, &[], &[])?;
         }
         Ok(())
@@ -488,4 +488,8 @@ pub(super) fn mark_kernel(context: &Context, function: FunctionValue<'_>, grid: 
     function.add_attribute(AttributeLoc::Function, convergent);
     let threads = context.create_string_attribute("nvvm.reqntid", &grid.threads.to_string());
     function.add_attribute(AttributeLoc::Function, threads);
+    if grid.resident > 1 {
+        let blocks = context.create_string_attribute("nvvm.minctasm", &grid.resident.to_string());
+        function.add_attribute(AttributeLoc::Function, blocks);
+    }
 }

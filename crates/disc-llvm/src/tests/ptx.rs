@@ -1,9 +1,13 @@
 //! Kernels for NVIDIA's GPUs as PTX: how ops of threads look in it.
 use crate::ptx;
-use disc_codegen::{host::Program, target::NVIDIA};
+use disc_codegen::{
+    host::Program,
+    target::{NVIDIA, NVIDIA_SPECIFIC},
+};
 use disc_ir::text;
+use std::fmt::Display;
 
-fn lowered(sm: u32, source: &str) -> String {
+fn lowered(sm: impl Display, source: &str) -> String {
     let module = text::parse(source).unwrap_or_else(|errors| panic!("{errors:?}\n{source}"));
     let program = Program { module, ..Program::default() };
     let targets = format!("nvptx:sm_{sm} on x86-64-v3").parse().unwrap();
@@ -29,6 +33,15 @@ fn a_kernel_is_an_entry_of_its_threads() {
   %w = negate %v : vector<4xf32>
   store %x[%t], %w, align = 16 : (buffer<[N]xf32>, i32, vector<4xf32>)";
     check(80, body, &[".target sm_80", ".visible .entry k(", ".reqntid 128", "ld.global.nc.v4", "st.global.v4"]);
+}
+
+#[test]
+fn a_kernel_says_how_many_blocks_are_resident() {
+    let source =
+        |resident: &str| format!("kernel @k(%x: buffer<4xf32>) grid threads = 128, warp = 32{resident} {{\n  return\n}}");
+    let found = lowered(90, &source(", resident = 4"));
+    assert!(found.contains(".reqntid 128\n.minnctapersm 4\n"), "{found}");
+    assert!(!lowered(90, &source("")).contains("minnctapersm"), "the compiler chooses");
 }
 
 #[test]
@@ -114,9 +127,10 @@ fn memory_that_the_launch_sizes_is_shared_in_parts() {
 #[test]
 fn every_chip_has_a_version_of_ptx() {
     let body = "  %t = place thread : i32\n  %v = load %x[%t] : (buffer<4xf32>, i32) -> f32\n  store %x[%t], %v : (buffer<4xf32>, i32, f32)";
-    for sm in NVIDIA {
+    let specific = NVIDIA_SPECIFIC.map(|sm| format!("{sm}a"));
+    for sm in NVIDIA.map(|sm| sm.to_string()).into_iter().chain(specific) {
         let found = lowered(
-            sm,
+            &sm,
             &format!("kernel @k(%x: buffer<4xf32>) grid threads = 4, warp = 32 {{\n{body}\n  barrier block\n  return\n}}"),
         );
         assert!(found.contains(&format!(".target sm_{sm}\n")), "{found}");

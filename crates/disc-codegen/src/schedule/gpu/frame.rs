@@ -26,7 +26,7 @@ pub(super) fn warp_of(target: &Target) -> u32 {
 
 /// Returns the grid of a kernel whose threads nothing else decides.
 pub(super) fn grid_of(target: &Target) -> Grid {
-    Grid { threads: GpuModel::THREADS, warp: warp_of(target) }
+    Grid::new(GpuModel::THREADS, warp_of(target))
 }
 
 /// Stores values that other threads of the block load next: `store` runs where `stores` is true,

@@ -98,24 +98,23 @@ impl<'s> Parser<'s> {
         Ok(())
     }
 
-    /// The blocks of a grid kernel: `threads = 256, warp = 32`.
+    /// The blocks of a grid kernel: `threads = 256, warp = 32`, and maybe `resident = 2`.
     fn grid(&mut self) -> Parsed<Grid> {
-        let mut numbers = [0; 2];
-        for (number, name) in numbers.iter_mut().zip(["threads", "warp"]) {
-            if name == "warp" {
-                self.cursor.expect(",", "before `warp`")?;
-            }
-            let start = self.cursor.pos;
-            if !self.cursor.eat_word(name) {
-                return Err(self.cursor.unexpected(&format!("`{name}`")));
-            }
-            self.cursor.expect("=", "after the name")?;
-            let given = self.cursor.integer()?;
-            let place = span(start, self.cursor.pos);
-            *number = u32::try_from(given).map_err(|_| error(Code::E0209, place, format!("a grid with `{name} = {given}`")))?;
+        let threads = self.number_of_grid("threads")?;
+        self.cursor.expect(",", "before `warp`")?;
+        let grid = Grid::new(threads, self.number_of_grid("warp")?);
+        if self.cursor.eat(",") { Ok(Grid { resident: self.number_of_grid("resident")?, ..grid }) } else { Ok(grid) }
+    }
+
+    fn number_of_grid(&mut self, name: &str) -> Parsed<u32> {
+        let start = self.cursor.pos;
+        if !self.cursor.eat_word(name) {
+            return Err(self.cursor.unexpected(&format!("`{name}`")));
         }
-        let [threads, warp] = numbers;
-        Ok(Grid { threads, warp })
+        self.cursor.expect("=", "after the name")?;
+        let given = self.cursor.integer()?;
+        let place = span(start, self.cursor.pos);
+        u32::try_from(given).map_err(|_| error(Code::E0209, place, format!("a grid with `{name} = {given}`")))
     }
 
     /// The types of the results, each with the parameter that it is stored into: `T into %x`.

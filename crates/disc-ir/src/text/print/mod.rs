@@ -140,6 +140,9 @@ impl<'p> Printer<'p> {
         }
         if let Some(grid) = function.grid {
             self.write(format_args!(" grid threads = {}, warp = {}", grid.threads, grid.warp));
+            if grid.resident != 1 {
+                self.write(format_args!(", resident = {}", grid.resident));
+            }
         }
         if let Some(entry) = &function.variant_of {
             self.write(format_args!(" variant_of {}", symbol(entry)));

@@ -72,7 +72,7 @@ impl<'g> Attention<'g> {
     }
 
     fn scheduled(&self) -> Scheduled {
-        let grid = Grid { threads: Tile::THREADS as u32, warp: warp_of(self.group.target) };
+        let grid = Grid::new(Tile::THREADS as u32, warp_of(self.group.target));
         let mut frame = GridFrame::new(self.group, 1, grid);
         let flags = (!self.parts.masks.is_empty()).then(|| self.flags(&mut frame.kb));
         let memory = Memory::new(&mut frame.kb, &self.tile, self.parts.sum, flags);

@@ -49,7 +49,7 @@ struct Tile {
 impl Matmul<'_> {
     /// Writes the kernel.
     pub(super) fn in_tiles(&self) -> Scheduled {
-        let grid = Grid { threads: THREADS as u32, warp: warp_of(self.group.target) };
+        let grid = Grid::new(THREADS as u32, warp_of(self.group.target));
         let mut frame = GridFrame::new(self.group, 1, grid);
         let size = |runs: &[Merged]| Dim::product(runs.iter().map(|run| run.size.clone()));
         let (rows, columns, terms) = (size(&self.rows), size(&self.columns), size(&self.terms));
