@@ -113,6 +113,24 @@ install_library() {
     compgen -G "/usr/lib/*/libdnnl.so.[0-9]" >/dev/null || say "oneDNN is not there: tests of Options(library=) are skipped"
 }
 
+# CUDA's assemblers and its disassembler, which tests of PTX use and nothing else needs; they want no GPU. Their absence is no failure, and is tried
+# once for each list of versions. They go into a folder of their own: a package of the environment may bring along other versions.
+install_nvidia_tools() {
+    local file=$ROOT/requirements/nvidia.txt folder=$VENV/nvidia-tools stamp
+    stamp=$STAMPS/nvidia-$(sha256sum "$file" | cut -c1-16)
+    [ ! -e "$stamp" ] || return 0
+    say "installing requirements/nvidia.txt: CUDA's assemblers ptxas 13 and 12, and nvdisasm (about 350 MB)"
+    rm -rf "$folder" "$STAMPS/nvidia"-*
+    if "$UV" pip install --quiet --python "$VENV/bin/python" --no-deps --target "$folder" --requirement "$file"; then
+        say "CUDA's assemblers are installed"
+    else
+        rm -rf "$folder"
+        say "CUDA's assemblers are not there: PTX is not assembled in tests" "(to try again: rm $stamp)"
+    fi
+    mkdir -p "$STAMPS"
+    touch "$stamp"
+}
+
 # --- Python -------------------------------------------------------------------------------------------------------------------
 
 find_python() {
@@ -186,6 +204,7 @@ main() {
     for group in "$@"; do
         [ "$group" != test ] || install_library
         install_group "$group"
+        [ "$group" != test ] || install_nvidia_tools
     done
     [ "$SECONDS" -lt 2 ] || say "ready"
 }
