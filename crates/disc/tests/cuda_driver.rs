@@ -411,6 +411,28 @@ fn a_driver_that_lacks_a_function_is_an_error() {
 }
 
 #[test]
+fn machine_code_that_the_driver_does_not_take_gives_way_to_ptx() {
+    if !is_child() {
+        let folder = std::env::temp_dir().join(format!("disc-ptxas-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let tool = folder.join("ptxas");
+        let version = "echo 'Cuda compilation tools, release 12.9, V12.9.86'";
+        let made = r#"while [ "$1" != "-o" ]; do shift; done; cat > /dev/null; printf '\177ELF of nobody' > "$2""#;
+        std::fs::write(&tool, format!("#!/bin/sh\ncase \"$1\" in --version) {version} ;; *) {made} ;; esac\n")).unwrap();
+        std::fs::set_permissions(&tool, std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
+        let variables = [("DISC_PTXAS", tool.to_str().unwrap()), ("DISC_CACHE", "0")];
+        in_child("machine_code_that_the_driver_does_not_take_gives_way_to_ptx", &variables);
+        return std::fs::remove_dir_all(&folder).unwrap();
+    }
+    let driver = driver();
+    let (text, added) = new_program();
+    let executable = load(&text, "cuda:0").unwrap();
+    assert_eq!(run(&executable, &mut new_session(0), &[1.0]).unwrap(), [1.0 + added]);
+    let loads = driver.fake.calls().into_iter().filter(|call| call == "cuModuleLoadDataEx").count();
+    assert_eq!(loads, 2, "the machine code, then the PTX");
+}
+
+#[test]
 fn each_function_of_the_start_may_fail() {
     let starts = ["cuInit", "cuDriverGetVersion", "cuDeviceGetCount", "cuDevicePrimaryCtxRetain", "cuDeviceGetName", "cuDeviceGetAttribute"];
     if !is_child() {

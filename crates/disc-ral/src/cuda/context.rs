@@ -5,6 +5,7 @@
 //! - after a failure that ends the context, and in a forked child, the driver is not called.
 
 use super::{
+    assembler::Assembler,
     driver::{CudaError, Driver},
     kernels::LoadedKernels,
 };
@@ -32,6 +33,8 @@ pub(super) struct Gpu {
     pub(super) processors: u32,
     /// Bytes that a block may share, if its kernel asks for more than is usual.
     pub(super) most_shared: i64,
+    /// The tool that makes machine code for it, found at the first kernel.
+    pub(super) assembler: OnceLock<Option<Assembler>>,
     /// The kernels that are loaded.
     pub(super) kernels: LoadedKernels,
     /// The failure that ended the context.
@@ -101,6 +104,7 @@ impl Gpu {
             sm: (major * 10 + minor) as u32,
             processors: attribute(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?.max(1) as u32,
             most_shared: attribute(Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?.into(),
+            assembler: OnceLock::new(),
             kernels: LoadedKernels::default(),
             lost: OnceLock::new(),
         })

@@ -56,6 +56,18 @@ impl CudaError {
         self.status == 0 || ["cuInit", "cuDriverGetVersion", "cuDeviceGetCount"].contains(&self.function)
     }
 
+    /// Returns true if the driver does not take the form or the version of some code.
+    pub(super) fn is_about_code(&self) -> bool {
+        use sys::cudaError_enum as E;
+        const REFUSED: [E; 4] = [
+            E::CUDA_ERROR_INVALID_IMAGE,
+            E::CUDA_ERROR_NO_BINARY_FOR_GPU,
+            E::CUDA_ERROR_UNSUPPORTED_PTX_VERSION,
+            E::CUDA_ERROR_INVALID_SOURCE,
+        ];
+        REFUSED.iter().any(|&status| status as u32 == self.status)
+    }
+
     /// Returns true if the device has no more memory.
     pub(super) fn is_out_of_memory(&self) -> bool {
         self.status == sys::cudaError_enum::CUDA_ERROR_OUT_OF_MEMORY as u32

@@ -1,6 +1,11 @@
 //! Loads the kernels of a module: each when it is first launched.
 
-use super::{context::Gpu, driver::CudaError, ptx::KernelPtx};
+use super::{
+    assembler::{Assembler, CubinCache},
+    context::Gpu,
+    driver::CudaError,
+    ptx::KernelPtx,
+};
 use cudarc::driver::sys::{CUfunction, CUfunction_attribute as Attribute, CUjit_option as Jit};
 use std::{
     collections::HashMap,
@@ -11,6 +16,8 @@ use std::{
 
 /// Bytes of shared memory that a kernel has without asking.
 const USUAL_SHARED: i64 = 48 << 10;
+/// The driver's function.
+const LOAD: &str = "cuModuleLoadDataEx";
 /// Bytes of what the driver says about PTX that it refuses.
 const LOG_BYTES: usize = 4096;
 
@@ -74,10 +81,39 @@ impl CudaKernel {
     }
 }
 
-/// Loads a kernel into the context of a GPU.
+/// Loads a kernel into the context of a GPU: its machine code, or where there is no assembler, or
+/// the driver does not take what it made, its PTX.
 fn load(gpu: &Gpu, ptx: &KernelPtx) -> Result<Loaded, CudaError> {
-    let text = |text: &str| CString::new(text).map_err(|_| CudaError::new("cuModuleLoadDataEx", "the PTX has a zero byte"));
-    let (image, name) = (text(&ptx.text)?, text(&ptx.name)?);
+    if let Some(cubin) = assembled(gpu, ptx) {
+        match load_image(gpu, ptx, &cubin) {
+            Err(error) if error.is_about_code() => tracing::info!("the driver does not take machine code of @{}: {error}", ptx.name),
+            loaded => return loaded,
+        }
+    }
+    let text = CString::new(ptx.text.as_str()).map_err(|_| CudaError::new(LOAD, "the PTX has a zero byte"))?;
+    load_image(gpu, ptx, text.as_bytes_with_nul())
+}
+
+/// Returns the machine code of a kernel, if this machine has an assembler.
+fn assembled(gpu: &Gpu, ptx: &KernelPtx) -> Option<Vec<u8>> {
+    let chip = format!("sm_{}", gpu.sm);
+    let assembler = gpu.assembler.get_or_init(|| Assembler::find(&chip, &super::package_folders())).as_ref()?;
+    let made = match CubinCache::open() {
+        Some(cache) => assembler.assemble_cached(&cache, &ptx.text, &chip),
+        None => assembler.assemble(&ptx.text, &chip),
+    };
+    match made {
+        Ok(cubin) => Some(cubin.bytes),
+        Err(error) => {
+            tracing::warn!("kernel @{} is left to the driver: {error}", ptx.name);
+            None
+        }
+    }
+}
+
+/// Loads machine code, or PTX that ends with a zero.
+fn load_image(gpu: &Gpu, ptx: &KernelPtx, image: &[u8]) -> Result<Loaded, CudaError> {
+    let name = CString::new(ptx.name.as_str()).map_err(|_| CudaError::new(LOAD, "the name of a kernel has a zero byte"))?;
     let (mut module, mut function) = (ptr::null_mut(), ptr::null_mut());
     let mut log = [0_u8; LOG_BYTES];
     let mut names = [Jit::CU_JIT_ERROR_LOG_BUFFER as c_int, Jit::CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES as c_int];

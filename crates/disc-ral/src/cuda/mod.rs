@@ -19,10 +19,26 @@ use crate::{
     device::Device,
     devices::{Backend, DeviceName, Refusal},
 };
-use std::sync::Arc;
+use std::{
+    path::PathBuf,
+    sync::{Arc, Mutex, PoisonError},
+};
 
 /// The kind of device in the list of devices.
 pub(crate) const CUDA: Backend = Backend { kind: "cuda", names, open };
+
+/// The folders of installed Python packages, which may have an assembler.
+static PACKAGES: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+
+/// Sets the folders of installed Python packages (`site-packages`), where an assembler is looked for
+/// when the first kernel is loaded.
+pub fn set_package_folders(folders: Vec<PathBuf>) {
+    *PACKAGES.lock().unwrap_or_else(PoisonError::into_inner) = folders;
+}
+
+fn package_folders() -> Vec<PathBuf> {
+    PACKAGES.lock().unwrap_or_else(PoisonError::into_inner).clone()
+}
 
 /// Names the GPUs, if there is a driver that works.
 fn names() -> Vec<DeviceName> {
