@@ -99,6 +99,11 @@ impl CostModel for GpuModel {
         Some(256)
     }
 
+    /// The blocks of a grid are split among them.
+    fn joins_matmuls(&self) -> bool {
+        true
+    }
+
     fn shares_memory(&self) -> bool {
         false
     }

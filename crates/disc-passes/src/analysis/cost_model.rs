@@ -55,6 +55,11 @@ pub trait CostModel: Debug + Send + Sync {
     fn most_value_columns(&self) -> Option<i64> {
         None
     }
+    /// Returns true if one launch computes several matmuls of the same rows whose weights are not
+    /// packed. Packed ones are one launch everywhere.
+    fn joins_matmuls(&self) -> bool {
+        false
+    }
     /// Returns true if the host program reads what kernels write without waiting for a device.
     fn shares_memory(&self) -> bool {
         true

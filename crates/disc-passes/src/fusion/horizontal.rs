@@ -2,7 +2,8 @@
 //! value of attention.
 //!
 //! Each matmul keeps its weights, its epilogue and its outputs; they share a launch, and thus the
-//! rows in cache.
+//! rows in cache. Where weights are packed into panels, these have to be alike. Where they are read
+//! as they are stored, the target's launches have to suit several matmuls.
 //!
 //! Invariants:
 //! - No matmul of such a group depends on another one of it.
@@ -11,11 +12,11 @@
 //!   compute from one memory would be live at once.
 use super::{grouping::Grouping, legality::Role};
 use crate::{analysis::query::Query, pass::PassCx};
-use disc_ir::{Attr, Value};
+use disc_ir::{Attr, OpKind, Value};
 use std::collections::{HashMap, HashSet};
 
 impl Grouping<'_> {
-    /// Merges groups of matmuls that read the same rows and panels of weights.
+    /// Merges groups of matmuls that read the same rows and weights of one form.
     pub(super) fn merge_horizontally(&mut self, cx: &mut PassCx) {
         let mut first_of: HashMap<(Value, String), Vec<usize>> = HashMap::new();
         for i in 0..self.insts.len() {
@@ -47,7 +48,7 @@ impl Grouping<'_> {
     fn reached(&self, first: usize, goes_on: impl Fn(bool) -> bool) -> HashSet<(usize, bool)> {
         let multiplies = |group: usize| {
             let members = &self.groups[group].as_ref().expect("a live group").insts;
-            members.iter().any(|&i| self.function.attr(self.insts[i], "packed_columns").is_some())
+            members.iter().any(|&i| self.form_of_weights(i).is_some())
         };
         let (mut seen, mut stack) = (HashSet::new(), vec![(first, false)]);
         while let Some((from, behind)) = stack.pop() {
@@ -61,17 +62,41 @@ impl Grouping<'_> {
         seen
     }
 
-    /// The rows, and all attributes except the number of columns: these must be equal.
+    /// The rows, and the form that the matmuls of a group have in common.
     fn rows_and_form(&self, i: usize) -> Option<(Value, String)> {
-        let inst = self.insts[i];
+        let form = self.form_of_weights(i)?;
+        Some((self.function.operands(self.insts[i])[0], form))
+    }
+
+    /// The types, and all attributes but those that a matmul has for itself: the number of columns
+    /// of panels, and the axis that is summed of stored weights. `None` if it is no matmul whose
+    /// weights may be read beside others.
+    fn form_of_weights(&self, i: usize) -> Option<String> {
+        let (function, inst) = (self.function, self.insts[i]);
         if self.roles[i] != Role::Matmul {
             return None;
         }
-        let Some(Attr::Dim(_)) = self.function.attr(inst, "packed_columns") else { return None };
-        let [rows, panels] = self.function.operands(inst)[..] else { return None };
-        let columns = self.function.def(inst).attr_position("packed_columns");
-        let attrs = self.function.inst(inst).attrs.iter().enumerate().filter(|(position, _)| Some(*position) != columns);
-        let types = [panels, self.function.result(inst)].map(|value| self.function.ty(value).dtype());
-        Some((rows, format!("{types:?} {:?}", attrs.collect::<Vec<_>>())))
+        let [_, weights] = function.operands(inst)[..] else { return None };
+        let is_packed = matches!(function.attr(inst, "packed_columns"), Some(Attr::Dim(_)));
+        let own = if is_packed { "packed_columns" } else { "rhs_contracting_dims" };
+        if !(is_packed || self.model.joins_matmuls() && self.is_stored(weights)) {
+            return None;
+        }
+        let own = function.def(inst).attr_position(own);
+        let attrs = function.inst(inst).attrs.iter().enumerate().filter(|(position, _)| Some(*position) != own);
+        let types = [weights, function.result(inst)].map(|value| function.ty(value).dtype());
+        Some(format!("{types:?} {:?}", attrs.collect::<Vec<_>>()))
+    }
+
+    /// Returns true if a value is a weight or an input of the function, also in another type or
+    /// order: its memory is there however late it is read.
+    fn is_stored(&self, value: Value) -> bool {
+        let function = self.function;
+        match function.defining(value).map(|inst| (function.kind_of(inst), inst)) {
+            None => function.parameters().contains(&value),
+            Some((OpKind::Weight, _)) => true,
+            Some((OpKind::Reshape | OpKind::Transpose | OpKind::Convert, inst)) => self.is_stored(function.operands(inst)[0]),
+            Some(_) => false,
+        }
     }
 }

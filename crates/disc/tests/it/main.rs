@@ -14,6 +14,7 @@ mod samples;
 
 mod capture;
 mod compiled;
+mod encoder;
 mod grids;
 mod nontemporal;
 mod order;

@@ -45,7 +45,7 @@ impl Explainer<'_> {
         match kinds {
             _ if [first, second].iter().all(|&group| self.is_walked(group)) => self.not_beside(first, second),
             [a, b] if is_product(a) && is_product(b) => {
-                Reason::Schedule("products are one kernel where they read the same rows and packed weights alike".into())
+                Reason::Schedule("products are one kernel where they read the same rows, and weights of one form".into())
             }
             _ => self.reason(first, second),
         }

@@ -6,12 +6,16 @@
 //! result from them.
 //!
 //! Invariant: sums are added in an order that depends on sizes and on the chip's warp alone.
-use super::{Matmul, Part, Side, written};
+use super::{
+    Matmul, Part, Side,
+    side_by_side::{self, InBlocks},
+    size,
+};
 use crate::{
     element::matmul::multiply_add,
     kernel::{Index, KernelBuilder},
     schedule::{
-        Scheduled, VersionKind,
+        VersionKind,
         common::iteration_space::{Merged, positions_of},
         gpu::{
             candidates::{Candidate, Candidates},
@@ -46,14 +50,24 @@ pub(super) fn add_versions(candidates: &mut Candidates<'_>, parts: &[Part]) {
 fn add_version(candidates: &mut Candidates<'_>, parts: &[Part], (kind, suffix): (VersionKind, &str), (most, lanes): (i64, u32)) {
     let group = &candidates.next;
     let mut conditions = Vec::new();
+    // Under a guard that other matmuls ask for, both rows and columns may be few.
+    let mut transposed = Vec::new();
     for part in parts {
         let matmul = Matmul::of(group, part.dot);
-        let few = Few::of(&matmul, most, lanes);
-        conditions.extend(at_most(group, most, &few.rows));
-        conditions.extend(divides(group, few.lanes, &few.vectors));
+        let is_transposed = Few::has_few_columns(&matmul, most);
+        let few = Few::of(&matmul, is_transposed, most, lanes);
+        for condition in at_most(group, most, &few.rows).into_iter().chain(divides(group, few.lanes, &few.vectors)) {
+            if !conditions.contains(&condition) {
+                conditions.push(condition);
+            }
+        }
+        if is_transposed {
+            transposed.push(part.dot);
+        }
     }
     candidates.add(Candidate::new(kind, suffix, conditions).in_vectors(lanes), |group, _| {
-        Some(written(group, parts, &|matmul| Few::of(matmul, most, lanes).scheduled()))
+        let is_transposed = |matmul: &Matmul<'_>| transposed.contains(&matmul.dot);
+        Some(side_by_side::written(group, parts, &|matmul| Box::new(Few::of(matmul, is_transposed(matmul), most, lanes))))
     });
 }
 
@@ -86,13 +100,52 @@ struct Here {
     lane: Value,
 }
 
+impl InBlocks for Few<'_, '_> {
+    fn grid(&self) -> Grid {
+        self.grid
+    }
+
+    fn lanes(&self) -> u32 {
+        self.lanes
+    }
+
+    fn blocks(&self) -> Dim {
+        // No block has work if there are no rows.
+        let some = Dim::min(&self.rows, &Dim::constant(1));
+        Dim::product(self.runs().into_iter().map(|run| run.size)) * &some
+    }
+
+    fn shared(&self) -> Vec<TensorType> {
+        let results = self.parts() * self.most * i64::from(self.width());
+        vec![TensorType::new([Dim::constant(results)], self.matmul.sum)]
+    }
+
+    fn write(&self, frame: &mut GridFrame<'_>, block: Value, shared: &[Value]) {
+        let kb = &mut frame.kb;
+        let [thread, warp, lane] = ["thread", "warp", "lane"].map(|of| kb.place(of));
+        let mut batch = positions_of(kb, block, &self.runs());
+        let tile = batch.pop().expect("a block has columns");
+        let several = kb.int(self.width().into());
+        let here = Here { batch, column: kb.mul(tile, several), thread, warp, lane };
+        match self.many.terms_first {
+            true => self.along_terms(frame, &here, shared[0]),
+            false => self.along_columns(frame, &here, shared[0]),
+        }
+        frame.kb.barrier();
+        self.conclude(frame, &here, (shared[0], self.parts()));
+    }
+}
+
 impl<'p, 'g> Few<'p, 'g> {
-    fn of(matmul: &'p Matmul<'g>, most: i64, lanes: u32) -> Self {
+    /// Returns true if columns are few, and rows need not be.
+    fn has_few_columns(matmul: &Matmul<'_>, most: i64) -> bool {
+        let are_few = |runs: &[Merged]| matmul.group.solver.range(&size(runs)).hi.is_some_and(|hi| hi <= most);
+        !are_few(&matmul.rows) && are_few(&matmul.columns)
+    }
+
+    fn of(matmul: &'p Matmul<'g>, is_transposed: bool, most: i64, lanes: u32) -> Self {
         let group = matmul.group;
-        let size = |runs: &[Merged]| Dim::product(runs.iter().map(|run| run.size.clone()));
         let (rows, columns) = (size(&matmul.rows), size(&matmul.columns));
-        let are_few = |dim: &Dim| group.solver.range(dim).hi.is_some_and(|hi| hi <= most);
-        let is_transposed = !are_few(&rows) && are_few(&columns);
         let (few, many) = if is_transposed { (&matmul.right, &matmul.left) } else { (&matmul.left, &matmul.right) };
         let (rows, columns) = if is_transposed { (columns, rows) } else { (rows, columns) };
         let others = if is_transposed { &matmul.rows } else { &matmul.columns };
@@ -135,29 +188,15 @@ impl<'p, 'g> Few<'p, 'g> {
         if self.many.terms_first { self.warps() * self.lines() } else { COLUMNS }
     }
 
-    fn scheduled(&self) -> Scheduled {
-        let matmul = self.matmul;
-        let mut frame = GridFrame::new(matmul.group, self.lanes, self.grid);
-        let width = i64::from(self.width());
-        let parts = if self.many.terms_first { 1 } else { i64::from(self.warps()) };
-        let kb = &mut frame.kb;
-        let memory = kb.shared(TensorType::new([Dim::constant(parts * self.most * width)], matmul.sum));
-        let tiles = Merged { size: self.columns.ceil_div(&Dim::constant(width)), axis: 0 };
-        let runs: Vec<Merged> = matmul.batches.iter().cloned().chain([tiles]).collect();
-        let [block, thread, warp, lane] = ["block", "thread", "warp", "lane"].map(|of| kb.place(of));
-        let mut batch = positions_of(kb, block, &runs);
-        let tile = batch.pop().expect("a block has columns");
-        let several = kb.int(width);
-        let here = Here { batch, column: kb.mul(tile, several), thread, warp, lane };
-        match self.many.terms_first {
-            true => self.along_terms(&mut frame, &here, memory),
-            false => self.along_columns(&mut frame, &here, memory),
-        }
-        frame.kb.barrier();
-        self.write(&mut frame, &here, (memory, parts));
-        // No block has work if there are no rows.
-        let some = Dim::min(&self.rows, &Dim::constant(1));
-        frame.finish(Dim::product(runs.into_iter().map(|run| run.size)) * &some)
+    /// The parts that the sums of a block's columns are in.
+    fn parts(&self) -> i64 {
+        if self.many.terms_first { 1 } else { self.warps().into() }
+    }
+
+    /// The positions of the blocks: along the batches, then the columns.
+    fn runs(&self) -> Vec<Merged> {
+        let tiles = Merged { size: self.columns.ceil_div(&Dim::constant(self.width().into())), axis: 0 };
+        self.matmul.batches.iter().cloned().chain([tiles]).collect()
     }
 
     /// Sums up whole lines of the operand, of which each warp has a few.
@@ -324,7 +363,7 @@ impl<'p, 'g> Few<'p, 'g> {
     }
 
     /// Adds up the parts of each result of the block, and computes the outputs from it.
-    fn write(&self, frame: &mut GridFrame<'_>, here: &Here, (memory, parts): (Value, i64)) {
+    fn conclude(&self, frame: &mut GridFrame<'_>, here: &Here, (memory, parts): (Value, i64)) {
         let width = i64::from(self.width());
         let results = self.most * width;
         for start in (0..results).step_by(self.grid.threads as usize) {

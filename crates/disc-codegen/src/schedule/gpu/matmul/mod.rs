@@ -1,8 +1,9 @@
 //! Schedules matmuls on a grid: those of few rows or columns line by line, others tile by tile.
 //!
 //! Ops in front of a matmul are computed where its operands are read, ops behind it from its sums
-//! before these are stored.
+//! before these are stored. Several matmuls of a group are one launch: [`side_by_side`].
 mod few_rows;
+mod side_by_side;
 mod tiles;
 
 use super::{candidates::Candidates, frame::GridFrame};
@@ -10,13 +11,14 @@ use crate::{
     element::matmul::packed_columns,
     kernel::{Index, KernelBuilder, accumulator_dtype, compute_dtype},
     schedule::{
-        Group, Scheduled, VersionKind, Versioned,
+        Group, VersionKind, Versioned,
         common::iteration_space::{Merged, positions_of},
         cpu::{depends, order},
     },
 };
-use disc_ir::{DType, Inst, OpKind, Value};
+use disc_ir::{DType, Dim, Inst, OpKind, Value};
 use disc_passes::analysis::query::Query;
+use tiles::Tiles;
 
 /// Schedules a group of matmuls, each output of which is computed element by element from one of
 /// them.
@@ -27,7 +29,7 @@ pub(super) fn versions(group: &Group<'_>) -> Result<Versioned, String> {
     let parts = parts(group)?;
     let mut candidates = Candidates::of(group);
     few_rows::add_versions(&mut candidates, &parts);
-    let tiles = |group: &Group<'_>| written(group, &parts, &|matmul| matmul.in_tiles());
+    let tiles = |group: &Group<'_>| side_by_side::written(group, &parts, &|matmul| Box::new(Tiles(matmul)));
     Ok(candidates.in_narrow_positions((VersionKind::GridMatmuls, "s"), tiles))
 }
 
@@ -56,17 +58,6 @@ fn parts(group: &Group<'_>) -> Result<Vec<Part>, String> {
     }
     parts.retain(|part| !part.wanted.is_empty());
     Ok(parts)
-}
-
-/// Writes the kernel of each matmul.
-fn written(group: &Group<'_>, parts: &[Part], schedule: &dyn Fn(&Matmul<'_>) -> Scheduled) -> Scheduled {
-    let mut all = Scheduled::default();
-    for (number, part) in parts.iter().enumerate() {
-        let name = if parts.len() > 1 { format!("{}_{number}", group.name) } else { group.name.to_string() };
-        let own = Group { wanted: part.wanted.clone(), name: name.into(), ..group.clone() };
-        all.append_of(&own, |own| schedule(&Matmul::of(own, part.dot)));
-    }
-    all
 }
 
 /// An operand: the dimensions that are batches, free and summed.
@@ -154,10 +145,16 @@ impl<'g> Matmul<'g> {
     }
 }
 
-/// Computes the outputs at a position of a matmul from its sum there: all of them before any is
-/// stored, whose memory may be that of an input.
+/// Returns the number of positions along runs.
+fn size(runs: &[Merged]) -> Dim {
+    Dim::product(runs.iter().map(|run| run.size.clone()))
+}
+
+/// Computes the group's outputs at a position of a matmul from its sum there: all of them before
+/// any is stored, whose memory may be that of an input.
 pub(super) fn conclude(frame: &mut GridFrame<'_>, group: &Group<'_>, dot: Inst, at: &[Index], sum: Value) {
-    let outputs = frame.targets();
+    let wanted = group.outputs();
+    let outputs: Vec<(Value, Value)> = frame.targets().into_iter().filter(|(output, _)| wanted.contains(output)).collect();
     let GridFrame { kb, elements, .. } = frame;
     let result = group.function.result(dot);
     let total = kb.convert(sum, compute_dtype(group.tensor(result).dtype));

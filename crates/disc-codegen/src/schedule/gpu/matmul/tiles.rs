@@ -3,17 +3,13 @@
 //!
 //! Operands are computed where they are brought, so ops in front of the matmul cost once for each
 //! block.
-use super::{Matmul, Side};
+use super::{Matmul, Side, side_by_side::InBlocks, size};
 use crate::{
     element::matmul::multiply_add,
     kernel::KernelBuilder,
     schedule::{
-        Scheduled,
         common::iteration_space::{Merged, positions_of},
-        gpu::{
-            align,
-            frame::{GridFrame, warp_of},
-        },
+        gpu::frame::{GridFrame, warp_of},
     },
     target::GpuModel,
 };
@@ -46,41 +42,55 @@ struct Tile {
     own: [Value; 2],
 }
 
-impl Matmul<'_> {
-    /// Writes the kernel.
-    pub(super) fn in_tiles(&self) -> Scheduled {
-        let grid = Grid::new(THREADS as u32, warp_of(self.group.target));
-        let mut frame = GridFrame::new(self.group, 1, grid);
-        let size = |runs: &[Merged]| Dim::product(runs.iter().map(|run| run.size.clone()));
-        let (rows, columns, terms) = (size(&self.rows), size(&self.columns), size(&self.terms));
-        let tiles = |size: &Dim| size.ceil_div(&Dim::constant(TILE));
-        let blocks = size(&self.batches) * &tiles(&rows) * &tiles(&columns);
-        let memory = [(), ()].map(|()| frame.kb.shared(TensorType::new([Dim::constant(STEP * PITCH)], self.sum)));
-        let tile = self.tile(&mut frame.kb, [&tiles(&rows), &tiles(&columns)]);
+/// A matmul whose blocks have a tile of the result each.
+pub(super) struct Tiles<'m>(pub(super) &'m Matmul<'m>);
+
+impl InBlocks for Tiles<'_> {
+    fn grid(&self) -> Grid {
+        Grid::new(THREADS as u32, warp_of(self.0.group.target))
+    }
+
+    fn blocks(&self) -> Dim {
+        let [down, along] = self.0.tiles();
+        size(&self.0.batches) * &down * &along
+    }
+
+    fn shared(&self) -> Vec<TensorType> {
+        vec![TensorType::new([Dim::constant(STEP * PITCH)], self.0.sum); 2]
+    }
+
+    fn write(&self, frame: &mut GridFrame<'_>, block: Value, shared: &[Value]) {
+        let matmul = self.0;
+        let (rows, columns, terms) = (size(&matmul.rows), size(&matmul.columns), size(&matmul.terms));
+        let memory = [shared[0], shared[1]];
+        let tile = matmul.tile(&mut frame.kb, block);
         let [high, step] = [frame.kb.dim(&terms), frame.kb.int(STEP)];
-        let zero = frame.kb.zero(self.sum, 1);
+        let zero = frame.kb.zero(matmul.sum, 1);
         let start = vec![zero; (OWN * OWN) as usize];
         let low = frame.kb.int(0);
         let mut open = frame.kb.open_for_carrying([low, high, step], &start);
         frame.elements.open_scope();
         // The threads have read the tiles of the step before.
         frame.kb.barrier();
-        self.bring(&mut frame, &tile, (&self.left, memory[0]), (open.index, &terms), &rows);
-        self.bring(&mut frame, &tile, (&self.right, memory[1]), (open.index, &terms), &columns);
+        matmul.bring(frame, &tile, (&matmul.left, memory[0]), (open.index, &terms), &rows);
+        matmul.bring(frame, &tile, (&matmul.right, memory[1]), (open.index, &terms), &columns);
         frame.kb.barrier();
-        open.next = self.multiply(&mut frame.kb, &tile, memory, &open.carried);
+        open.next = matmul.multiply(&mut frame.kb, &tile, memory, &open.carried);
         frame.elements.close_scope();
         let sums = frame.kb.close_for(open);
-        self.write(&mut frame, &tile, &sums, [&rows, &columns]);
-        let mut code = frame.finish(blocks);
-        align::mark(&mut code.kernels[0], &self.group.solver);
-        code
+        matmul.write(frame, &tile, &sums, [&rows, &columns]);
+    }
+}
+
+impl Matmul<'_> {
+    /// Returns the number of tiles along the rows, and along the columns.
+    fn tiles(&self) -> [Dim; 2] {
+        [&self.rows, &self.columns].map(|runs| size(runs).ceil_div(&Dim::constant(TILE)))
     }
 
-    fn tile(&self, kb: &mut KernelBuilder, tiles: [&Dim; 2]) -> Tile {
-        let [block, thread] = ["block", "thread"].map(|of| kb.place(of));
-        let runs: Vec<Merged> =
-            self.batches.iter().cloned().chain(tiles.map(|size| Merged { size: size.clone(), axis: 0 })).collect();
+    fn tile(&self, kb: &mut KernelBuilder, block: Value) -> Tile {
+        let thread = kb.place("thread");
+        let runs: Vec<Merged> = self.batches.iter().cloned().chain(self.tiles().map(|size| Merged { size, axis: 0 })).collect();
         let mut batch = positions_of(kb, block, &runs);
         let size = kb.int(TILE);
         let column = batch.pop().expect("a tile has a place");
