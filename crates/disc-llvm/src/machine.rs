@@ -16,11 +16,13 @@ use inkwell::{
 use llvm_sys::{
     core::{LLVMDisposeMemoryBuffer, LLVMGetBufferSize, LLVMGetBufferStart},
     prelude::{LLVMMemoryBufferRef, LLVMModuleRef},
-    target_machine::{LLVMCodeGenFileType, LLVMTargetMachineRef},
+    target_machine::{
+        LLVMCodeGenFileType, LLVMCodeGenOptLevel, LLVMCodeModel, LLVMRelocMode, LLVMTargetMachineRef, LLVMTargetRef,
+    },
 };
 use std::{
     cell::Cell,
-    ffi::{CStr, c_char},
+    ffi::{CStr, CString, c_char},
     mem::ManuallyDrop,
     sync::Once,
 };
@@ -95,18 +97,7 @@ pub(crate) struct Machine {
 
 impl Machine {
     pub(crate) fn new(target: &Target, codegen: Codegen) -> Result<Self, Error> {
-        initialize();
-        let LlvmTarget { triple, cpu, features } = LlvmTarget::of(target);
-        let triple = TargetTriple::create(triple);
-        let level = match codegen {
-            Codegen::Fast => OptimizationLevel::None,
-            Codegen::Less => OptimizationLevel::Less,
-            Codegen::Default => OptimizationLevel::Default,
-        };
-        let inner = Registry::from_triple(&triple)
-            .map_err(|e| Error::NoMachine(e.to_string()))?
-            .create_target_machine(&triple, &cpu, &features, level, RelocMode::PIC, CodeModel::Default)
-            .ok_or_else(|| Error::NoMachine(target.to_string()))?;
+        let inner = create(&LlvmTarget::of(target), codegen)?;
         Ok(Self { inner: ManuallyDrop::new(inner), gave_up: Cell::new(false), target: target.clone() })
     }
 
@@ -193,6 +184,47 @@ impl Machine {
     }
 }
 
+/// Creates LLVM's machine.
+///
+/// # Errors
+/// [`Error::NoMachine`] for a target that LLVM does not know, [`Error::Fatal`] for one that it
+/// gives up on, such as a version of PTX that lacks the chip.
+pub(crate) fn create(LlvmTarget { triple, cpu, features }: &LlvmTarget, codegen: Codegen) -> Result<TargetMachine, Error> {
+    initialize();
+    let level = match codegen {
+        Codegen::Fast => OptimizationLevel::None,
+        Codegen::Less => OptimizationLevel::Less,
+        Codegen::Default => OptimizationLevel::Default,
+    };
+    let name = TargetTriple::create(triple);
+    let registered = Registry::from_triple(&name).map_err(|e| Error::NoMachine(e.to_string()))?;
+    let text = |text: &str| CString::new(text).map_err(|_| Error::NoMachine(format!("{text:?}")));
+    let (cpu, features) = (text(cpu)?, text(features)?);
+    let mut message = std::ptr::null_mut();
+    // SAFETY: a registered target, NUL-terminated text, and a place to write to.
+    let made = unsafe {
+        disc_create_machine(
+            registered.as_mut_ptr(),
+            name.as_ptr(),
+            cpu.as_ptr(),
+            features.as_ptr(),
+            level.into(),
+            RelocMode::PIC.into(),
+            CodeModel::Default.into(),
+            &mut message,
+        )
+    };
+    if !message.is_null() {
+        // SAFETY: a message is malloc'ed, NUL-terminated text.
+        return Err(Error::Fatal(unsafe { take_text(message) }));
+    }
+    if made.is_null() {
+        return Err(Error::NoMachine((*triple).to_owned()));
+    }
+    // SAFETY: a machine that nothing else owns.
+    Ok(unsafe { TargetMachine::new(made) })
+}
+
 impl Drop for Machine {
     fn drop(&mut self) {
         if !self.gave_up.get() {
@@ -206,6 +238,16 @@ impl Drop for Machine {
 const FATAL: i32 = 2;
 
 unsafe extern "C" {
+    fn disc_create_machine(
+        target: LLVMTargetRef,
+        triple: *const c_char,
+        cpu: *const c_char,
+        features: *const c_char,
+        level: LLVMCodeGenOptLevel,
+        relocation: LLVMRelocMode,
+        model: LLVMCodeModel,
+        message: *mut *mut c_char,
+    ) -> LLVMTargetMachineRef;
     fn disc_emit(
         machine: LLVMTargetMachineRef,
         module: LLVMModuleRef,

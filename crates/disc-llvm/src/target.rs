@@ -29,8 +29,8 @@ impl LlvmTarget {
     }
 }
 
-/// Returns the least version of PTX that has a chip: drivers take it and all older ones. LLVM ends
-/// the process over a version that does not have the chip.
+/// Returns the least version of PTX that has a chip: drivers take it and all older ones. To LLVM a
+/// version that does not have the chip is a fatal error.
 fn least_ptx(sm: u32) -> u32 {
     match sm {
         ..=90 => 80,

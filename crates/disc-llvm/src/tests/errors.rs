@@ -1,6 +1,6 @@
 //! Every failure of LLVM is an error, and the next compilation works.
 use super::{SEVEN, object, target};
-use crate::{Codegen, Error, Passes, text};
+use crate::{Codegen, Error, Passes, machine, target::LlvmTarget, text};
 
 fn error(target_text: &str, ir: &str) -> Error {
     let target = target(target_text);
@@ -50,6 +50,17 @@ fn fatal_errors() {
             let error = error(target, ir);
             assert!(matches!(&error, Error::Fatal(m) if m.contains("Cannot select")), "{error}");
         }
+    }
+}
+
+#[test]
+fn a_fatal_error_while_the_machine_is_made() {
+    let older_than_the_chip =
+        LlvmTarget { triple: "nvptx64-nvidia-cuda", cpu: "sm_120".to_owned(), features: "+ptx80".to_owned() };
+    for _ in 0..2 {
+        let made = machine::create(&older_than_the_chip, Codegen::Default).map(|_| ());
+        assert!(matches!(&made, Err(Error::Fatal(m)) if m.contains("PTX version")), "{made:?}");
+        object("x86-64-v3", SEVEN, Passes::O2).expect("the next module compiles");
     }
 }
 
