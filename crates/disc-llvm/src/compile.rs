@@ -127,11 +127,15 @@ pub fn ptx(program: &Program, targets: &Compilation) -> Result<String, Error> {
         return Err(Error::Emit(format!("PTX for `{target}`, which does not run it")));
     }
     in_context(|context| {
+        let start = Instant::now();
         let machine = Machine::new(target, Codegen::Default)?;
         let emit = open(context, &machine, target);
         let functions = program.module.functions.iter().filter(|function| is_kernel_code(function));
         functions.clone().try_for_each(|function| lower_any(&emit, program, function))?;
-        Ok(with_sources(&machine.assembly(emit.module)?, functions))
+        let lower = start.elapsed();
+        let text = machine.assembly(emit.module)?;
+        tracing::debug!(?lower, codegen = ?(start.elapsed() - lower), bytes = text.len(), "made PTX");
+        Ok(with_sources(&text, functions))
     })
 }
 

@@ -1,7 +1,9 @@
-//! Counts the launches of a BERT encoder on a GPU.
+//! Counts the launches of a BERT encoder on a GPU, and its kernels.
+use crate::model;
 use disc::{
     Options, compile, parse,
     ral::{HostOutputs, HostTensor, Weight},
+    stages,
 };
 
 /// Two layers, behind the embeddings.
@@ -35,4 +37,16 @@ fn a_bert_layer_is_seven_launches_on_a_grid() {
         let names: Vec<&str> = launches.iter().map(|launch| launch.name.as_deref().expect("code has names")).collect();
         assert_eq!(names.len(), 1 + LAYERS * OF_A_LAYER, "{names:?}");
     }
+}
+
+#[test]
+fn kernels_of_equal_layers_are_compiled_once() {
+    let options = Options { target: Some("nvptx:sm_90".into()), ..Options::default() };
+    let kernels = |layers: usize| -> Vec<String> {
+        let ptx = stages::ptx(parse(&model::encoder(layers, 12, 64)).unwrap(), &options).unwrap();
+        ptx.lines().filter(|line| line.starts_with(".visible .entry")).map(str::to_owned).collect()
+    };
+    let (two, twelve) = (kernels(2), kernels(12));
+    assert!(!two.is_empty());
+    assert_eq!(two, twelve);
 }

@@ -7,6 +7,8 @@ mod native;
 
 #[path = "../folder/mod.rs"]
 mod folder;
+#[path = "../../../disc-passes/tests/model/mod.rs"]
+mod model;
 #[path = "../programs/mod.rs"]
 mod programs;
 #[path = "../../../disc-codegen/tests/stages/samples.rs"]
