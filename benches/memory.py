@@ -158,7 +158,7 @@ def softmax_gradient(dy, y):
 
 def causal_softmax(x, _):
     n = x.shape[-1]
-    place = torch.arange(n)
+    place = torch.arange(n, device=x.device)
     return torch.softmax(x.masked_fill(place[None] > place[:, None], float("-inf")), -1)
 
 
@@ -195,7 +195,7 @@ def gather_rows(x, ids):
 
 
 def distances(x):
-    place = torch.arange(x.shape[1])
+    place = torch.arange(x.shape[1], device=x.device)
     return x.mean(-1)[:, :, None] - (place[None] - place[:, None]).abs() * 0.1
 
 
@@ -208,7 +208,7 @@ def cross_entropy(x, target):
 
 def cross_entropy_gradient(x, target):
     p = torch.softmax(x, -1)
-    hit = torch.arange(x.shape[-1])[None] == target[:, None]
+    hit = torch.arange(x.shape[-1], device=x.device)[None] == target[:, None]
     return -(torch.log(p) * hit).sum(-1).mean(), (p - hit.float()) / x.shape[0]
 
 
@@ -268,7 +268,7 @@ def shift(x):
 
 
 def running_sum(x):
-    return x.cumsum(1) / (torch.arange(x.shape[1]) + 1)[None, :, None]
+    return x.cumsum(1) / (torch.arange(x.shape[1], device=x.device) + 1)[None, :, None]
 
 
 def rows_and_ids(b: int, s: int):
@@ -323,8 +323,8 @@ def split_gate(x):
 
 def alibi_softmax(x, mask):
     n = x.shape[-1]
-    place = torch.arange(n)
-    slopes = torch.exp2(-torch.arange(1, HEADS + 1) * (8.0 / HEADS))
+    place = torch.arange(n, device=x.device)
+    slopes = torch.exp2(-torch.arange(1, HEADS + 1, device=x.device) * (8.0 / HEADS))
     bias = slopes[:, None, None] * (place[None] - place[:, None])
     return torch.softmax(x * 0.125 + bias + mask, -1)
 

@@ -1,0 +1,130 @@
+"""The compilers that are compared. Each makes a ``Built`` out of a module and inputs of all sizes,
+or raises ``Skipped`` with the reason.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from peers import Skipped, named, typical
+
+from .checks import tensors
+
+
+def _nothing() -> None:
+    return None
+
+
+@dataclass
+class Built:
+    """A contestant that is ready for calls.
+
+    ``convert`` is applied once to inputs, outside of what is timed. ``module`` is what disc's
+    report and profile take. Results of a contestant that ``keeps`` them stay valid after its next
+    call; ``wait`` waits for work that the streams of torch do not.
+    """
+
+    run: Callable
+    convert: Callable = lambda inputs: inputs
+    results: Callable = tensors
+    wait: Callable[[], object] = _nothing
+    by_events: bool = True
+    keeps: bool = True
+    module: object = None
+    before: Callable[[], object] | None = None
+
+    def __call__(self, inputs):
+        if self.before is not None:
+            self.before()
+        return self.run(inputs)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """The device, the type of elements, and if sizes of one case differ."""
+
+    device: torch.device
+    dtype: str
+
+
+def eager(module, examples, setting: Setting) -> Built:
+    return Built(lambda inputs: module(*inputs))
+
+
+def disc(module, examples, setting: Setting) -> Built:
+    """disc, compiled once: sizes that differ between examples are dynamic, equal ones by one name."""
+    import disc
+
+    name = "cpu" if setting.device.type == "cpu" else f"cuda:{setting.device.index or 0}"
+    options = disc.Options(cache=False, device=name, threads=1)
+    fast = disc.optimize(module, typical(examples), dims=named(examples), options=options)
+    return Built(lambda inputs: fast(*inputs), module=fast)
+
+
+def backend(module, examples, setting: Setting) -> Built:
+    """disc as the backend of ``torch.compile``."""
+    fast = torch.compile(module, backend="disc", dynamic=True, options={"cache": False, "progress": False})
+    return Built(lambda inputs: fast(*inputs), module=fast)
+
+
+def inductor(module, examples, setting: Setting) -> Built:
+    """Inductor, told that sizes are dynamic."""
+    fast = torch.compile(module, dynamic=True)
+    return Built(lambda inputs: fast(*inputs))
+
+
+def inductor_graphs(module, examples, setting: Setting) -> Built:
+    """Inductor with CUDA graphs, of which it records one for each size."""
+    if setting.device.type != "cuda":
+        raise Skipped("CUDA graphs need a GPU")
+    fast = torch.compile(module, dynamic=True, mode="reduce-overhead")
+    # Results live in the memory of the graph: the next call writes over them.
+    return Built(lambda inputs: fast(*inputs), keeps=False, before=torch.compiler.cudagraph_mark_step_begin)
+
+
+def inductor_static(module, examples, setting: Setting) -> Built:
+    """Inductor, compiled once more for each size."""
+    fast = torch.compile(module, dynamic=False)
+    return Built(lambda inputs: fast(*inputs))
+
+
+def jax(module, examples, setting: Setting) -> Built:
+    """The graph of torch.export as a function of JAX, which its jit compiles for each size."""
+    from .jax_graph import built
+
+    return built(module, examples, setting)
+
+
+CONTESTANTS: dict[str, Callable[..., Built]] = {
+    "disc": disc,
+    "backend": backend,
+    "eager": eager,
+    "inductor": inductor,
+    "inductor_graphs": inductor_graphs,
+    "inductor_static": inductor_static,
+    "jax": jax,
+}
+#: The contestants that Inductor compiles for: their caches on disk can be filled ahead.
+OF_INDUCTOR = ("inductor", "inductor_graphs", "inductor_static")
+_PACKAGES = {"disc": "disc", "backend": "disc", "jax": "jax"}
+
+
+def missing(name: str, setting: Setting) -> str | None:
+    """Returns why a contestant cannot run here at all, or ``None`` if it can."""
+    package = _PACKAGES.get(name)
+    if name in OF_INDUCTOR and setting.device.type == "cuda":
+        package = "triton"
+    if package is not None and importlib.util.find_spec(package) is None:
+        return f"not installed: {package}"
+    return None
+
+
+def reset() -> None:
+    """Forgets what dynamo compiled, and lets it compile once more for each size of a case."""
+    torch._dynamo.reset()
+    # A limit would end in eager, under the name of a compiler.
+    torch._dynamo.config.recompile_limit = 64
+    torch._dynamo.config.accumulated_recompile_limit = 1024

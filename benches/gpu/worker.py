@@ -1,0 +1,63 @@
+"""Runs tasks in a process of its own, one after the other, as lines of JSON say on its input.
+
+Answers are lines of JSON: ``{"at": contestant}`` before a contestant works, ``{"partial": row}``
+with what is known so far, and ``{"row": row}`` or ``{"dead": who, "reason": text}`` at the end.
+Whatever libraries print goes to standard error.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable
+
+import torch
+
+from .measure import Dead, Measuring, said
+
+
+def serve() -> int:
+    """Answers tasks until the input ends, or the device is lost."""
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+
+    def say(message: dict) -> None:
+        answers.write(json.dumps(message) + "\n")
+        answers.flush()
+
+    for line in sys.stdin:
+        task = json.loads(line)
+        try:
+            with torch.no_grad():
+                say({"row": RUNS[task["run"]](task, say)})
+        except Dead as dead:
+            say({"dead": dead.who, "reason": dead.reason})
+            return 1
+        except Exception as error:
+            say({"row": {**_of(task), "error": said(error)}})
+    return 0
+
+
+def _of(task: dict) -> dict:
+    return {name: task[name] for name in ("case", "dtype") if name in task}
+
+
+def _measure(task: dict, say: Callable[[dict], None]) -> dict:
+    from . import memory_cases, model_cases
+
+    suite = {"memory": memory_cases, "models": model_cases}[task["suite"]]
+    (case,) = [case for case in suite.cases() if case.name == task["case"]]
+    return Measuring(case, task, say).run()
+
+
+def _ceilings(task: dict, _: Callable[[dict], None]) -> dict:
+    from . import card, ceilings
+    from .clock import Clock
+
+    clock = Clock(task["device"])
+    return {"card": card.describe(clock), **ceilings.measure(clock)}
+
+
+#: Tasks by the name under ``run``.
+RUNS: dict[str, Callable[[dict, Callable], dict]] = {"measure": _measure, "ceilings": _ceilings}
