@@ -21,7 +21,7 @@ def describe(clock: Clock) -> dict:
     """The device by name, with its limits; records of two cards are never compared."""
     found: dict = {"device": str(clock.device), "packages": packages(), "cuda": torch.version.cuda}
     if not clock.is_cuda:
-        return found | {"card": "none: a CPU stands in"}
+        return found | {"card": "CPU: a test of the commands, no measurement"}
     about = torch.cuda.get_device_properties(clock.device)
     return found | {
         "card": about.name,

@@ -12,7 +12,7 @@ Size = tuple[int, ...]
 
 @dataclass(frozen=True)
 class GpuCase:
-    """``build(small)`` gives the module, ``make(*size)`` its inputs in f32 on the host.
+    """``build(small)`` gives the module, ``make(*size)`` its inputs in f32.
 
     Sizes are distinct, and so are the small ones, of which there are at least two.
     """
@@ -30,6 +30,8 @@ class GpuCase:
     def sizes_of(self, small: bool) -> tuple[Size, ...]:
         return self.small if small else self.sizes
 
-    def inputs(self, size: Size, small: bool) -> tuple[torch.Tensor, ...]:
+    def inputs(self, size: Size, small: bool, device: torch.device) -> tuple[torch.Tensor, ...]:
+        """Random inputs in f32, made on the device."""
         make = self.make_small if small and self.make_small is not None else self.make
-        return make(*size)
+        with device:
+            return make(*size)

@@ -54,7 +54,9 @@ class Clock:
     def __init__(self, device: str):
         self.device = torch.device(device)
         self.is_cuda = self.device.type == "cuda"
-        if not self.is_cuda:
+        if self.is_cuda:
+            torch.cuda.set_device(self.device)
+        else:
             # One thread on a CPU: a test of the commands runs beside others.
             torch.set_num_threads(1)
 

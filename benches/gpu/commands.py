@@ -20,7 +20,7 @@ from .supervisor import Supervisor
 RECORDS = Path(__file__).resolve().parent.parent / "records"
 PEERS = {
     "memory": "eager,inductor,inductor_static,jax",
-    "models": "eager,inductor,inductor_graphs,jax",
+    "models": "eager,channels_last,inductor,inductor_graphs,jax",
 }
 #: Type of elements and seconds for one case, by command.
 DTYPE, LIMIT = {"memory": "f32", "models": "bf16"}, {"memory": 60.0, "models": 200.0}
@@ -97,9 +97,12 @@ class Command:
             "TORCHINDUCTOR_CACHE_DIR": str(Path(self.folder.name) / "inductor"),
             # Others need memory of the card, too.
             "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
+            "XLA_PYTHON_CLIENT_MEM_FRACTION": "0.4",
             # A profile does not slow down the launches after it.
             "TEARDOWN_CUPTI": "1",
         }
+        limit = getattr(options, "limit", 120.0)
+        self.supervisor = Supervisor(self.deadline, limit, self.environment)
 
     def left(self) -> float:
         return self.deadline - time.monotonic()
@@ -108,12 +111,10 @@ class Command:
         """Fills the record; the status is 0 if every part that was begun came to an end."""
         self.ledger.save()
         try:
-            self.ceilings()
-            if self.options.command == "truth":
-                self.truth()
-            else:
-                self.suite()
+            if self.finds_device():
+                self.truth() if self.options.command == "truth" else self.suite()
         finally:
+            self.supervisor.close()
             self.ledger.end()
             self.folder.cleanup()
         contents = self.ledger.contents
@@ -122,13 +123,19 @@ class Command:
         failed = [r for r in contents["results"] if "error" in r]
         return 1 if failed or contents["device"] is None else 0
 
-    def ceilings(self) -> None:
-        supervisor = Supervisor(self.deadline, 120, self.environment)
-        found = supervisor.run({"run": "ceilings", "device": self.options.device}) or {"error": "out of time"}
-        supervisor.close()
-        self.ledger.contents["device"] = found.pop("card", None)
+    def finds_device(self) -> bool:
+        """Describes the device and measures its ceilings; without a device the record says so."""
+        about = {"device": self.options.device}
+        card = self.supervisor.run({"run": "card", **about}) or {"error": "out of time"}
+        if "error" in card:
+            self.ledger.part("device", card)
+            return False
+        self.ledger.contents["device"] = card
+        self.ledger.save()
+        found = self.supervisor.run({"run": "ceilings", **about}) or {"error": "out of time"}
         self.ledger.contents["ceilings"] = found
         self.ledger.save()
+        return True
 
     # The truth of a device.
 
@@ -187,17 +194,17 @@ class Command:
         ceilings = self.ledger.contents["ceilings"]
         is_memory = self.options.command == "memory"
         phases = ["time", "profile"] if is_memory else ["time", "profile", "kernels"]
-        supervisor = Supervisor(
-            self.deadline, self.options.limit, self.environment, is_fresh=not is_memory and not self.is_small
-        )
+        # A profiler leaves traces in its process: a model with its kernels has one of its own.
+        self.supervisor.is_fresh = not is_memory and not self.is_small
+        if self.supervisor.is_fresh:
+            self.supervisor.close()
         for task in tasks:
-            row = supervisor.run({**task, "ceilings": ceilings, "phases": phases})
+            row = self.supervisor.run({**task, "ceilings": ceilings, "phases": phases})
             if row is None:
                 self.ledger.contents["left"].append(f"{task['case']} {task['dtype']}")
                 continue
             self.ledger.add(row)
             print(tables.line(row), flush=True)
-        supervisor.close()
         if is_memory:
             self.count_kernels(tasks, ceilings)
             self.count_bytes()
@@ -205,13 +212,14 @@ class Command:
     def count_kernels(self, tasks: list[dict], ceilings: dict) -> None:
         """Kernels of all contestants, by torch's profiler, in another process than their times."""
         rows = {(row["case"], row["dtype"]): row for row in self.ledger.contents["results"]}
-        supervisor = Supervisor(self.deadline, self.options.limit, self.environment)
+        if not self.is_small:
+            self.supervisor.close()
         for task in tasks:
             row = rows.get((task["case"], task["dtype"]))
             if row is None or "error" in row:
                 continue
             names = [name for name in row["rows"][0]["times"] if name != "jax"] if row["rows"] else []
-            found = supervisor.run(
+            found = self.supervisor.run(
                 {**task, "ceilings": ceilings, "phases": ["kernels"], "contestants": names}
             )
             if found is None:
@@ -221,7 +229,6 @@ class Command:
                     **row.get("kernels", {}),
                     **found.get("kernels", {"error": found.get("error")}),
                 }
-        supervisor.close()
         self.ledger.save()
 
     def count_bytes(self) -> None:

@@ -4,6 +4,7 @@ or raises ``Skipped`` with the reason.
 
 from __future__ import annotations
 
+import copy
 import importlib.util
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -34,6 +35,8 @@ class Built:
     by_events: bool = True
     keeps: bool = True
     module: object = None
+    #: A choice that the contestant made for this case, for the record.
+    about: str = ""
     before: Callable[[], object] | None = None
 
     def __call__(self, inputs):
@@ -62,6 +65,18 @@ def disc(module, examples, setting: Setting) -> Built:
     options = disc.Options(cache=False, device=name, threads=1)
     fast = disc.optimize(module, typical(examples), dims=named(examples), options=options)
     return Built(lambda inputs: fast(*inputs), module=fast)
+
+
+def channels_last(module, examples, setting: Setting) -> Built:
+    """Eager with images and filters in the layout that libraries for convolutions like best."""
+    if not any(isinstance(part, torch.nn.Conv2d) for part in module.modules()):
+        raise Skipped("no convolutions of images")
+    copied = copy.deepcopy(module).to(memory_format=torch.channels_last)
+
+    def convert(inputs):
+        return [t.to(memory_format=torch.channels_last) if t.dim() == 4 else t for t in inputs]
+
+    return Built(lambda inputs: copied(*inputs), convert)
 
 
 def backend(module, examples, setting: Setting) -> Built:
@@ -102,6 +117,7 @@ CONTESTANTS: dict[str, Callable[..., Built]] = {
     "disc": disc,
     "backend": backend,
     "eager": eager,
+    "channels_last": channels_last,
     "inductor": inductor,
     "inductor_graphs": inductor_graphs,
     "inductor_static": inductor_static,

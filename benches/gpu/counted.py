@@ -35,7 +35,7 @@ def once(names: list[str], dtype: str, device: str) -> int:
         if case.name not in (names or ()):
             continue
         is_small = setting.device.type == "cpu"
-        examples = [cast(case.inputs(s, is_small), dtype, setting.device) for s in case.sizes_of(is_small)]
+        examples = [cast(case.inputs(s, is_small, setting.device), dtype) for s in case.sizes_of(is_small)]
         with torch.no_grad():
             built = disc(case.build(is_small), examples, setting)
             built(examples[-1])

@@ -20,7 +20,6 @@ def apply_tf32(name: str) -> None:
     torch.backends.cudnn.allow_tf32 = name == "tf32"
 
 
-def cast(tensors, name: str, device: torch.device) -> tuple[torch.Tensor, ...]:
-    """The tensors on a device; those of floats in the type ``name``."""
-    dtype = DTYPES[name][0]
-    return tuple(t.to(device, dtype if t.is_floating_point() else t.dtype) for t in tensors)
+def cast(tensors, name: str) -> tuple[torch.Tensor, ...]:
+    """The tensors, those of floats in the type ``name``."""
+    return tuple(t.to(DTYPES[name][0]) if t.is_floating_point() else t for t in tensors)

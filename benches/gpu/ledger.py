@@ -13,6 +13,8 @@ import machine
 
 from . import tables
 
+SUFFIXES = (".json", ".txt")
+
 
 class Ledger:
     """A record that grows: JSON for programs, and the same as a table for readers."""
@@ -20,6 +22,7 @@ class Ledger:
     def __init__(self, command: str, arguments: list[str], folder: Path):
         stamp = datetime.datetime.now(datetime.timezone.utc).strftime("%Y%m%d-%H%M%S")
         self._stem, self._stamp, self._folder = f"gpu-{command}", stamp, folder
+        self._saved: Path | None = None
         self.contents: dict = {
             "command": shlex.join(["benches/gpu/run.py", *arguments]),
             "kind": command,
@@ -36,7 +39,7 @@ class Ledger:
 
     @property
     def path(self) -> Path:
-        """The file of JSON; the name of the card is in it once that is known."""
+        """The files without their suffixes; the name of the card is in it once that is known."""
         device = self.contents["device"] or {}
         card = re.sub(r"[^a-z0-9]+", "-", device.get("card", "").split(":")[0].lower()).strip("-")
         return self._folder / "-".join(filter(None, (self._stem, card, self._stamp)))
@@ -44,8 +47,12 @@ class Ledger:
     def save(self) -> None:
         """Writes the record; a reader never sees half of it."""
         self._folder.mkdir(parents=True, exist_ok=True)
+        if self._saved is not None and self._saved != self.path:
+            for suffix in SUFFIXES:
+                self._saved.with_name(self._saved.name + suffix).unlink(missing_ok=True)
+        self._saved = self.path
         text = json.dumps(self.contents, indent=1) + "\n"
-        for suffix, written in ((".json", text), (".txt", tables.text(self.contents) + "\n")):
+        for suffix, written in zip(SUFFIXES, (text, tables.text(self.contents) + "\n"), strict=True):
             path = self.path.with_name(self.path.name + suffix)
             new = path.with_name(path.name + ".new")
             new.write_text(written, encoding="utf-8")
@@ -61,5 +68,6 @@ class Ledger:
 
     def end(self) -> None:
         """Marks the record as one that nothing more is written to."""
-        self.contents["state"] = "out of time" if self.contents["left"] else "complete"
+        state = "out of time" if self.contents["left"] else "complete"
+        self.contents["state"] = state if self.contents["device"] else "no device"
         self.save()

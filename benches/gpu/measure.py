@@ -16,7 +16,7 @@ from . import ceilings, checks, contestants, launches, roofline
 from .cases import GpuCase, Size
 from .clock import Clock, Turn, interleaved, passes
 from .contestants import Built, Setting
-from .dtypes import apply_tf32, cast
+from .dtypes import DTYPES, apply_tf32, cast
 
 #: Calls whose results are kept, so that they are not written to the same memory each time; a model
 #: with small results keeps fewer bytes.
@@ -41,16 +41,15 @@ class Measuring:
         self.ends = time.monotonic() + task["seconds"]
         self.row: dict = {
             "case": case.name, "dtype": task["dtype"], "skipped": dict(task["without"]), "first_s": {}, "cold_s": {},
-            "errors": {}, "rows": [], "left": [],
+            "errors": {}, "about": {}, "rows": [], "left": [],
         }  # fmt: skip
 
     def run(self) -> dict:
         torch.manual_seed(0)
         apply_tf32(self.task["dtype"])
         contestants.reset()
-        dtype = self.task["dtype"]
         module = self.case.build(self.task["small"]).eval()
-        self.module = module.to(self.clock.device, cast((torch.empty(0),), dtype, self.clock.device)[0].dtype)
+        self.module = module.to(self.clock.device, DTYPES[self.task["dtype"]][0])
         self.sizes = self.case.sizes_of(self.task["small"])
         self.examples = [self.inputs(size) for size in self.sizes]
         built = self.build()
@@ -63,8 +62,7 @@ class Measuring:
         return self.row
 
     def inputs(self, size: Size) -> tuple[torch.Tensor, ...]:
-        made = self.case.inputs(size, self.task["small"])
-        return cast(made, self.task["dtype"], self.clock.device)
+        return cast(self.case.inputs(size, self.task["small"], self.clock.device), self.task["dtype"])
 
     # Building and checking.
 
@@ -98,6 +96,8 @@ class Measuring:
                 built(built.convert(inputs))
         built.wait()
         self.clock.synchronize()
+        if built.about:
+            self.row["about"][name] = built.about
         self.row["first_s"][name], self.row["cold_s"][name] = round(spent[0], 3), round(spent[-1], 3)
         return built
 
@@ -157,7 +157,7 @@ class Measuring:
         flops, weights = roofline.work(self.module, inputs)
         operands = roofline.tensor_bytes(inputs) + roofline.tensor_bytes(outputs)
         moved = operands + weights
-        sets = self.rotated(inputs, size, operands)
+        sets = self.rotated(inputs, operands)
         held = max(1, min(HELD, HELD_BYTES // max(1, roofline.tensor_bytes(outputs))))
         del outputs
         turns = [self.turn(one, sets, held) for one in built.values()]
@@ -171,10 +171,10 @@ class Measuring:
             "times": {name: t.to_dict() for name, t in zip(built, times, strict=True)},
         }
 
-    def rotated(self, inputs: tuple, size: Size, operands: int) -> list[tuple]:
-        """Sets of inputs that are together larger than the cache, ``inputs`` among them."""
+    def rotated(self, inputs: tuple, operands: int) -> list[tuple]:
+        """Sets of equal inputs that are together larger than the cache, ``inputs`` among them."""
         count = ceilings.buffers(operands, ceilings.l2_bytes(self.clock), most=8)
-        return [inputs, *(self.inputs(size) for _ in range(count - 1))]
+        return [inputs, *(tuple(t.clone() for t in inputs) for _ in range(count - 1))]
 
     def turn(self, built: Built, sets: list[tuple], held: int) -> Turn:
         converted = [built.convert(inputs) for inputs in sets]
@@ -222,8 +222,19 @@ class Measuring:
         if "disc" in built:
             converted = built["disc"].convert(self.examples[-1])
             self.say({"at": "disc"})
-            self.counted()["disc_profile"] = self.part(lambda: self.of_disc(built["disc"], converted))
+            found = self.part(lambda: self.of_disc(built["disc"], converted))
+            self.counted()["disc_profile"] = self.rated(found)
             self.say({"at": None})
+
+    def rated(self, found: dict) -> dict:
+        """Adds the rate at which the kernels together move the bytes that have to be moved; of one
+        kernel alone it is the kernel's own.
+        """
+        at = next((row for row in self.row["rows"] if row["size"] == self.sizes[-1]), None)
+        us = sum(kernel["us"] * kernel["launches"] for kernel in found.get("list", ()))
+        if at is None or not us:
+            return found
+        return {**found, "bytes": at["bytes"], "gbs": round(at["bytes"] / us / 1e3, 1)}
 
     def kernels(self, built: dict[str, Built]) -> None:
         """The kernels of a call of each contestant, by torch's profiler."""

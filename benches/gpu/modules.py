@@ -23,14 +23,25 @@ class GptStep(nn.Module):
         self.model = GPT2LMHeadModel(GPT2Config(**config))
 
     def forward(self, ids: Tensor, *past: Tensor) -> tuple[Tensor, ...]:
-        from transformers import DynamicCache
-
-        cache = DynamicCache()
-        for layer in range(len(past) // 2):
-            cache.update(past[2 * layer], past[2 * layer + 1], layer)
-        found = self.model(input_ids=ids, past_key_values=cache, use_cache=True)
+        found = self.model(input_ids=ids, past_key_values=_cache(past), use_cache=True)
         grown = [t for layer in found.past_key_values.layers for t in (layer.keys, layer.values)]
         return found.logits, *grown
+
+
+def _cache(past: tuple[Tensor, ...]):
+    """The cache of transformers that holds these keys and values as they are: its own way to fill
+    a layer copies them.
+    """
+    from transformers import DynamicCache
+    from transformers.cache_utils import DynamicLayer
+
+    cache = DynamicCache()
+    for keys, values in zip(past[::2], past[1::2], strict=True):
+        layer = DynamicLayer()
+        layer.keys, layer.values, layer.is_initialized = keys, values, True
+        layer.dtype, layer.device = keys.dtype, keys.device
+        cache.layers.append(layer)
+    return cache
 
 
 class TransformerBlock(nn.Module):

@@ -23,7 +23,7 @@ RUN = Path(__file__).with_name("run.py")
 COMMAND = (sys.executable, str(RUN), "worker")
 #: A task is not begun with fewer seconds left than this.
 LEAST = 3.0
-#: Seconds that a worker has for the end of a task whose time is over.
+#: Seconds that a worker has for the end of a task, after the time in which it begins new parts.
 GRACE = 20.0
 
 
@@ -116,7 +116,7 @@ class Supervisor:
         start: Callable[[dict[str, str]], Worker] = Worker,
     ):
         self._deadline, self._limit, self._environment = deadline, limit, environment
-        self._is_fresh, self._start = is_fresh, start
+        self.is_fresh, self._start = is_fresh, start
         self._worker: Worker | None = None
 
     def left(self) -> float:
@@ -130,8 +130,10 @@ class Supervisor:
         without = dict(task.get("without", {}))
         while self.left() > LEAST:
             seconds = min(self._limit, self.left())
+            # The worker ends the task by itself a little earlier.
+            ends = max(seconds - GRACE, 0.7 * seconds)
             try:
-                return self._ask({**task, "without": without, "seconds": seconds}, seconds + GRACE)
+                return self._ask({**task, "without": without, "seconds": ends}, seconds)
             except Lost as lost:
                 self._worker = None
                 if lost.at is None or lost.at in without or self.left() < LEAST:
@@ -143,7 +145,7 @@ class Supervisor:
         if self._worker is None:
             self._worker = self._start(self._environment)
         row = self._worker.ask(task, seconds)
-        if self._is_fresh:
+        if self.is_fresh:
             self.close()
         return row
 

@@ -99,26 +99,49 @@ def _number(value: float | None) -> str:
     return f"{value:.1f}" if value < 1000 else f"{value:.0f}"
 
 
+#: Sizes of the memory suite, by their place in a case.
+IN_CACHE = ("tensors in the cache", "tensors beyond the cache")
+
+
+def groups(contents: dict) -> dict[str, list[dict]]:
+    """Rows by the workload that they are summed up for: models each by itself, the graphs of the
+    memory suite all together, but by the place that their tensors have.
+    """
+    found: dict[str, list[dict]] = {}
+    for row in contents["results"]:
+        if contents["kind"] != "memory":
+            found.setdefault(f"{row['case']}, {row['dtype']}", []).append(row)
+            continue
+        for name, at in zip(IN_CACHE, row.get("rows", []), strict=False):
+            found.setdefault(f"{name}, {row['dtype']}", []).append({**row, "rows": [at]})
+    return found
+
+
 def summary(contents: dict) -> list[str]:
-    """Geometric means for each case, then for all, in sentences."""
-    results, names = contents["results"], names_of(contents)
-    lines = []
-    by_case: dict[tuple[str, str], list[dict]] = {}
-    for row in results:
-        key = ("all graphs", row["dtype"]) if contents["kind"] == "memory" else (row["case"], row["dtype"])
-        by_case.setdefault(key, []).append(row)
-    for (case, dtype), rows in by_case.items():
-        parts = [
-            f"{name} {geomean(r):.2f} (least {min(r):.2f})" for name in names if (r := ratios(rows, name))
-        ]
+    """Geometric means for each workload, in sentences."""
+    names, lines = names_of(contents), []
+    for title, rows in groups(contents).items():
+        parts = [f"{name} {_spread(r)}" for name in names if (r := ratios(rows, name))]
         if best := against_best(rows):
-            parts.append(f"the best of them {geomean(best):.2f} (least {min(best):.2f})")
+            parts.append(f"the best of them {_spread(best)}")
         if shares := _of_floor(contents, rows):
             parts.append(f"share of the floor {geomean(shares):.0%}")
+        if shares := _of_copy(rows):
+            parts.append(f"of the rate of a copy {geomean(shares):.0%}")
         if parts:
-            lines.append(f"{case}, {dtype}: {', '.join(parts)}")
-        lines += [line for row in rows for line in _streams(row, case)]
+            lines.append(f"{title}: {', '.join(parts)}")
+        if contents["kind"] != "memory":
+            lines += [line for row in rows for line in _streams(row, title)]
     return lines
+
+
+def _spread(values: list[float]) -> str:
+    return f"{geomean(values):.2f} (least {min(values):.2f})"
+
+
+def _of_copy(rows: list[dict]) -> list[float]:
+    pairs = [(us(at, OURS), at.get("copy_us")) for row in rows for at in row.get("rows", [])]
+    return [copy / ours for ours, copy in pairs if ours and copy]
 
 
 def _of_floor(contents: dict, rows: list[dict]) -> list[float]:
@@ -131,17 +154,15 @@ def _of_floor(contents: dict, rows: list[dict]) -> list[float]:
     return found
 
 
-def _streams(row: dict, case: str) -> list[str]:
+def _streams(row: dict, title: str) -> list[str]:
     """The times of a pass over all sizes: of the first one, with compilation, and of later ones."""
     stream, lines = row.get("stream_us", {}), []
     if OURS in stream:
         parts = [f"{name} {t / stream[OURS]:.2f}" for name, t in stream.items() if name != OURS]
-        lines.append(
-            f"{case}, {row['dtype']}, all sizes in turn: disc {stream[OURS]:.0f} us, {', '.join(parts)}"
-        )
-    if row.get("cold_s") and row["case"] == case:
+        lines.append(f"{title}, all sizes in turn: disc {stream[OURS]:.0f} us, {', '.join(parts)}")
+    if row.get("cold_s"):
         parts = [f"{name} {seconds:.1f} s" for name, seconds in row["cold_s"].items()]
-        lines.append(f"{case}, {row['dtype']}, first call of all sizes: {', '.join(parts)}")
+        lines.append(f"{title}, first calls of all sizes: {', '.join(parts)}")
     return lines
 
 

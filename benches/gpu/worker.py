@@ -7,6 +7,7 @@ Whatever libraries print goes to standard error.
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import sys
@@ -36,6 +37,10 @@ def serve() -> int:
             return 1
         except Exception as error:
             say({"row": {**_of(task), "error": said(error)}})
+        # The next case finds the memory of the device free.
+        gc.collect()
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
     return 0
 
 
@@ -51,13 +56,23 @@ def _measure(task: dict, say: Callable[[dict], None]) -> dict:
     return Measuring(case, task, say).run()
 
 
-def _ceilings(task: dict, _: Callable[[dict], None]) -> dict:
-    from . import card, ceilings
+def _card(task: dict, _: Callable[[dict], None]) -> dict:
+    from . import card
     from .clock import Clock
 
-    clock = Clock(task["device"])
-    return {"card": card.describe(clock), **ceilings.measure(clock)}
+    return card.describe(Clock(task["device"]))
+
+
+def _ceilings(task: dict, _: Callable[[dict], None]) -> dict:
+    from . import ceilings
+    from .clock import Clock
+
+    return ceilings.measure(Clock(task["device"]))
 
 
 #: Tasks by the name under ``run``.
-RUNS: dict[str, Callable[[dict, Callable], dict]] = {"measure": _measure, "ceilings": _ceilings}
+RUNS: dict[str, Callable[[dict, Callable], dict]] = {
+    "measure": _measure,
+    "ceilings": _ceilings,
+    "card": _card,
+}
