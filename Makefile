@@ -20,7 +20,7 @@ WITHOUT_LLVM := disc-abi disc-options disc-import disc-ir disc-filetests disc-pa
 WITH_LLVM := disc-llvm disc disc-cli
 PACKAGES = $(addprefix --package ,$(1))
 
-.PHONY: help setup demo examples zoo test test-heavy test-simt fuzz test-serving bench lint fmt wheel capi develop checks test-rust test-python clean-python sdist charts docs
+.PHONY: help setup demo examples zoo test test-heavy test-simt fuzz test-serving bench bench-gpu lint fmt wheel capi develop checks test-rust test-python clean-python sdist charts docs
 
 help: ## say what the targets do
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -59,6 +59,9 @@ test-serving: setup develop ## the Ray Serve example on a cluster of two nodes, 
 bench: setup develop ## measure against eager, Inductor, ONNX Runtime and OpenVINO
 	@scripts/setup.sh bench
 	@$(PYTHON) benches/run.py $(BENCH_ARGS)
+
+bench-gpu: setup develop ## measure on a GPU against eager, Inductor and JAX: three commands of 8 minutes, benches/gpu/README.md
+	@status=0; for command in truth memory models; do $(PYTHON) benches/gpu/run.py $$command $(BENCH_ARGS) || status=1; done; exit $$status
 
 lint: ## formatting, clippy, ruff and tidy
 	@scripts/setup.sh dev

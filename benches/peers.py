@@ -92,7 +92,7 @@ def inductor(module, examples, threads: int) -> Call:
 
 def aotinductor(module, examples, threads: int) -> Call:
     package = torch._inductor.aoti_compile_and_package(
-        torch.export.export(module, typical(examples), dynamic_shapes=_dynamic(module, examples)),
+        torch.export.export(module, typical(examples), dynamic_shapes=dynamic(module, examples)),
         package_path=str(Path(_FOLDER.name) / f"{id(module)}.pt2"),
     )
     fast = torch._inductor.aoti_load_package(package)
@@ -164,7 +164,7 @@ def _export(module, examples) -> Path:
         logging.disable(logging.WARNING)
         try:
             program = torch.onnx.export(
-                module, example, dynamo=True, dynamic_shapes=_dynamic(module, examples), verbose=False
+                module, example, dynamo=True, dynamic_shapes=dynamic(module, examples), verbose=False
             )
             program.save(str(path))
         finally:
@@ -172,7 +172,7 @@ def _export(module, examples) -> Path:
     return path
 
 
-def _dynamic(module, examples) -> tuple:
+def dynamic(module, examples) -> tuple:
     """The sizes that differ between examples, in the form that torch.export takes."""
     shapes = [
         {a: torch.export.Dim.AUTO for a in range(t.dim()) if len({e[i].shape[a] for e in examples}) > 1}

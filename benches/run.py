@@ -6,7 +6,7 @@ shapes.
 Each suite is one file with `cases()`. All contestants of a case take turns at each size; a ratio
 above 1: disc is faster. What was measured goes to benches/records as text and JSON, with the
 command, the CPU and the versions. Peers that are not installed, or that cannot run a case, are
-named with the reason.
+named with the reason. GPUs are measured by benches/gpu/run.py.
 """
 
 from __future__ import annotations
@@ -323,7 +323,9 @@ def main() -> int:
     failed = False
     for suite in options.suite.split(","):
         if not (HERE / f"{suite}.py").exists():
-            say(f"\n{suite}: there is no benches/{suite}.py")
+            own = HERE / suite / "run.py"
+            instead = f", its commands are those of {own.relative_to(HERE.parent)}" if own.exists() else ""
+            say(f"\n{suite}: there is no benches/{suite}.py{instead}")
             failed = True
             continue
         results = [r for t in options.threads.split(",") for r in run_suite(suite, int(t), options, say)]

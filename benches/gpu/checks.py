@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable
 
 import torch
@@ -72,6 +73,9 @@ def error_of(found: list[torch.Tensor], wanted: list[torch.Tensor], ties: bool) 
         if not right.numel():
             continue
         if right.is_floating_point():
+            # A value beyond the range of the result's type is infinite in it.
+            rounded = right.to(got.dtype).to(right.dtype)
+            right = torch.where(rounded.isinf(), rounded, right)
             worst = max(worst, _float_error(got.to(right.dtype), right))
         elif not ties:
             worst = max(worst, (got.to(right.dtype) != right).float().mean().item())
@@ -87,12 +91,13 @@ def _float_error(got: torch.Tensor, right: torch.Tensor) -> float:
     scale = torch.where(finite, right.abs(), zero).max().item()
     error = difference / max(scale, 1e-9)
     # A NaN where a number is expected is no number to compare.
-    return error if error == error else float("inf")
+    return float("inf") if math.isnan(error) else error
 
 
 def limit(dtype: str, eager_error: float) -> float:
     """The largest error that is none, for a contestant beside eager's own error."""
-    return max(DTYPES[dtype][1], BESIDE_EAGER * eager_error)
+    least = DTYPES[dtype][1]
+    return max(least, BESIDE_EAGER * eager_error) if math.isfinite(eager_error) else least
 
 
 def largest_error(

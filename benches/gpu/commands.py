@@ -219,6 +219,8 @@ class Command:
             if row is None or "error" in row:
                 continue
             names = [name for name in row["rows"][0]["times"] if name != "jax"] if row["rows"] else []
+            if not names:
+                continue
             found = self.supervisor.run(
                 {**task, "ceilings": ceilings, "phases": ["kernels"], "contestants": names}
             )

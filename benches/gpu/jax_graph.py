@@ -12,7 +12,7 @@ import operator
 import jax
 import jax.numpy as jnp
 import torch
-from peers import Skipped, _dynamic, typical
+from peers import Skipped, dynamic, typical
 
 from . import jax_ops
 from .contestants import Built, Setting
@@ -68,7 +68,7 @@ def _built(program, weights: list, attention: str | None) -> Built:
 
 def exported(module, examples):
     """The graph of core ops, but for attention, which stays one op."""
-    program = torch.export.export(module, typical(examples), dynamic_shapes=_dynamic(module, examples))
+    program = torch.export.export(module, typical(examples), dynamic_shapes=dynamic(module, examples))
     table = torch.export.default_decompositions()
     for op in [op for op in table if "scaled_dot_product_attention" in str(op)]:
         table.pop(op)

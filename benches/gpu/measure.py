@@ -6,6 +6,7 @@ a process that dies or runs out of time leaves a part of a result.
 
 from __future__ import annotations
 
+import math
 import random
 import time
 from collections.abc import Callable
@@ -124,7 +125,7 @@ class Measuring:
             self.say({"at": name})
             error = self.attempt(name, lambda one=one: self.error(one, wanted))
             if error is not None:
-                self.row["errors"][name] = error
+                self.row["errors"][name] = error if math.isfinite(error) else None
                 if error <= allowed:
                     continue
                 self.row["skipped"][name] = f"differs from {reference.name} by {error:.1e}"
