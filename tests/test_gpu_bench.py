@@ -271,6 +271,9 @@ def test_bytes_of_kernels_are_read_from_ncu():
     )
     expected = {"name": "k0_row", "read": 2_000_000, "written": 1_000_000, "us": 2.0, "gbs": 1500.0}
     assert part("counted").rows(text) == [expected]
+    told = part("counted").of_graphs([expected], 'graph: ["best", 1]\n' + text)
+    assert told == [{"graph": "best", **expected}]
+    assert part("counted").of_graphs([expected], 'graph: ["best", 2]\n') == [expected]
     assert part("counted").rows("==ERROR== ERR_NVGPUCTRPERM") == []
 
 

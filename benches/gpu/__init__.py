@@ -1,1 +1,1 @@
-"""Measures disc on a GPU beside eager, Inductor and JAX, and records what the GPU can do at most."""
+"""Measures disc on a GPU beside eager, Inductor and JAX, and what the GPU can do at most."""

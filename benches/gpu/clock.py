@@ -38,7 +38,7 @@ class Turn:
 
 @dataclass(frozen=True)
 class Times:
-    """Median microseconds of one call: of a burst, of the host alone, and of a call and its wait."""
+    """Median microseconds of a call: in a burst, of the host alone, and of a call and its wait."""
 
     us: float
     host_us: float

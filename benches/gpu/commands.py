@@ -69,6 +69,9 @@ def arguments(text: str | None) -> argparse.Namespace:
         suite.add_argument("--rounds", type=int, default=None, help="turns of each contestant at a size")
         suite.add_argument("--limit", type=float, default=LIMIT[name], help="seconds for one case")
         suite.add_argument(
+            "--ncu", type=int, default=8, help="bytes of each N-th graph of the memory suite by ncu"
+        )
+        suite.add_argument(
             "--warm", type=int, default=None, help="processes that fill the caches of Inductor ahead"
         )
     table = commands.add_parser("table", help="prints records as tables")
@@ -234,13 +237,15 @@ class Command:
         self.ledger.save()
 
     def count_bytes(self) -> None:
+        """Bytes and rates of single kernels of some of the graphs, by ncu."""
         from . import counted
 
-        names = [row["case"] for row in self.ledger.contents["results"] if row.get("rows")][
-            :: 8 if not self.is_small else 1
-        ]
-        dtype = self.options.dtype.split(",")[0]
-        self.part("ncu", lambda seconds: counted.by_ncu(names, dtype, self.options.device, seconds), 120)
+        measured = [row["case"] for row in self.ledger.contents["results"] if row.get("rows")]
+        names = list(dict.fromkeys(measured))[:: self.options.ncu]
+        dtype, device = self.options.dtype.split(",")[0], self.options.device
+        self.part(
+            "ncu", lambda seconds: counted.by_ncu(names, dtype, device, seconds), self.options.budget / 2
+        )
 
     def warm(self, tasks: list[dict]) -> None:
         """Fills the caches that Inductor has on disk, by several processes: its compilations, one

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import copy
 import importlib.util
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -13,6 +14,9 @@ import torch
 from peers import Skipped, named, typical
 
 from .checks import tensors
+
+#: Seconds that versions for frequent sizes may take, which are compiled while calls go on.
+SETTLES = 20.0
 
 
 def _nothing() -> None:
@@ -38,6 +42,8 @@ class Built:
     #: A choice that the contestant made for this case, for the record.
     about: str = ""
     before: Callable[[], object] | None = None
+    #: Waits for what a contestant still compiles in the background.
+    settle: Callable[[], object] = _nothing
 
     def __call__(self, inputs):
         if self.before is not None:
@@ -58,13 +64,19 @@ def eager(module, examples, setting: Setting) -> Built:
 
 
 def disc(module, examples, setting: Setting) -> Built:
-    """disc, compiled once: sizes that differ between examples are dynamic, equal ones by one name."""
+    """disc, compiled once: sizes that differ between examples are dynamic, equal ones one dim."""
     import disc
 
     name = "cpu" if setting.device.type == "cpu" else f"cuda:{setting.device.index or 0}"
     options = disc.Options(cache=False, device=name, threads=1)
     fast = disc.optimize(module, typical(examples), dims=named(examples), options=options)
-    return Built(lambda inputs: fast(*inputs), module=fast)
+
+    def settle() -> None:
+        ends = time.monotonic() + SETTLES
+        while disc.report(fast).to_dict()["specialized"]["pending"] and time.monotonic() < ends:
+            time.sleep(0.01)
+
+    return Built(lambda inputs: fast(*inputs), module=fast, settle=settle)
 
 
 def channels_last(module, examples, setting: Setting) -> Built:

@@ -1,13 +1,14 @@
 """Counts the bytes that kernels of disc move, by ncu, beside their times under it.
 
-ncu runs a process of its own in which each graph is called once; it replays every kernel, so times
-of that process mean nothing else. Where ncu may not read the counters, the part says so.
+ncu runs a process of its own in which each graph is called once; it replays every kernel alone, so
+its times are those of kernels, not of calls. Where ncu may not read the counters, the part says so.
 """
 
 from __future__ import annotations
 
 import csv
 import io
+import json
 import shutil
 import sys
 from pathlib import Path
@@ -25,22 +26,31 @@ METRICS = ("dram__bytes_read.sum", "dram__bytes_write.sum", "gpu__time_duration.
 OURS = "regex:^k[0-9]+_"
 
 
+#: Begins the line that tells whose kernels come next.
+_MARK = "graph: "
+
+
 def once(names: list[str], dtype: str, device: str) -> int:
-    """Calls disc once for each graph of the memory suite, at its largest size."""
+    """Calls disc once for each named graph of the memory suite, at its largest size, and prints how
+    many kernels the call had.
+    """
+    import disc as compiler
+
     from . import memory_cases
 
     torch.manual_seed(0)
     setting = Setting(torch.device(device), dtype)
+    is_small = setting.device.type == "cpu"
     for case in memory_cases.cases():
         if case.name not in (names or ()):
             continue
-        is_small = setting.device.type == "cpu"
         examples = [cast(case.inputs(s, is_small, setting.device), dtype) for s in case.sizes_of(is_small)]
         with torch.no_grad():
             built = disc(case.build(is_small), examples, setting)
-            built(examples[-1])
-        if setting.device.type == "cuda":
-            torch.cuda.synchronize()
+            with compiler.profile(built.module) as profile:
+                built(examples[-1])
+        launches = sum(len(call.launches) for call in profile.calls)
+        print(_MARK + json.dumps([case.name, launches]), flush=True)
     return 0
 
 
@@ -54,19 +64,24 @@ def by_ncu(names: list[str], dtype: str, device: str, limit: float) -> dict:
     for name in names:
         command += ["--case", name]
     found = truth.run(command, limit)
-    kernels = rows(found.pop("stdout", ""))
+    text = found.pop("stdout", "")
+    kernels = of_graphs(rows(text), text)
     if kernels:
         found.pop("said", None)
     return found | {"graphs": names, "kernels": kernels}
 
 
-def rows(text: str) -> list[dict]:
-    """The kernels in ncu's table of raw values, whose second line has the units.
+def of_graphs(kernels: list[dict], text: str) -> list[dict]:
+    """The kernels with the name of their graph, as the process told it in the order of its calls."""
+    told = [json.loads(line[len(_MARK) :]) for line in text.splitlines() if line.startswith(_MARK)]
+    graphs = [name for name, launches in told for _ in range(launches)]
+    if len(graphs) != len(kernels):
+        return kernels
+    return [{"graph": graph, **kernel} for graph, kernel in zip(graphs, kernels, strict=True)]
 
-    >>> rows('==PROF== x\\n"ID","Kernel Name","dram__bytes_read.sum","dram__bytes_write.sum",'
-    ...      '"gpu__time_duration.sum"\\n"","","Mbyte","Mbyte","usecond"\\n"0","k0_row","2","1","2"\\n')
-    [{'name': 'k0_row', 'read': 2000000, 'written': 1000000, 'us': 2.0, 'gbs': 1500.0}]
-    """
+
+def rows(text: str) -> list[dict]:
+    """The kernels in ncu's table of raw values, whose second line has the units."""
     lines = [line for line in text.splitlines() if line.startswith('"')]
     table = list(csv.DictReader(io.StringIO("\n".join(lines))))
     if len(table) < 2 or METRICS[0] not in table[0]:

@@ -1,8 +1,8 @@
 """Runs a graph of torch.export in JAX, whose jit compiles it once for each size.
 
 The graph is exported once with dynamic sizes; its ops become calls of jax.numpy (``jax_ops.py``)
-while jit traces it with the sizes of a call. Weights are arguments, as in programs of JAX, and share
-memory with those of torch.
+while jit traces it with the sizes of a call. Weights are arguments, as in programs of JAX, and
+share memory with those of torch.
 """
 
 from __future__ import annotations

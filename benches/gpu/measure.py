@@ -22,6 +22,8 @@ from .dtypes import DTYPES, apply_tf32, cast
 #: Calls whose results are kept, so that they are not written to the same memory each time; a model
 #: with small results keeps fewer bytes.
 HELD, HELD_BYTES = 4, 1 << 30
+#: Share of the time of a case after which no other contestant is compiled.
+BUILDS = 0.6
 
 
 class Dead(Exception):
@@ -40,6 +42,7 @@ class Measuring:
         self.clock = Clock(task["device"])
         self.setting = Setting(self.clock.device, task["dtype"])
         self.ends = time.monotonic() + task["seconds"]
+        self.build_ends = time.monotonic() + BUILDS * task["seconds"]
         self.row: dict = {
             "case": case.name, "dtype": task["dtype"], "skipped": dict(task["without"]), "first_s": {}, "cold_s": {},
             "errors": {}, "about": {}, "rows": [], "left": [],
@@ -76,6 +79,9 @@ class Measuring:
             if (reason := contestants.missing(name, self.setting)) is not None:
                 self.row["skipped"][name] = reason
                 continue
+            if time.monotonic() > self.build_ends:
+                self.row["skipped"][name] = "no time to compile it"
+                continue
             self.say({"at": name})
             if (found := self.attempt(name, lambda name=name: self.build_one(name))) is not None:
                 built[name] = found
@@ -95,6 +101,7 @@ class Measuring:
         for _ in range(3):
             for inputs in self.examples:
                 built(built.convert(inputs))
+        built.settle()
         built.wait()
         self.clock.synchronize()
         if built.about:

@@ -95,7 +95,7 @@ class Worker:
         if self._process.poll() is None:
             self._process.stdin.close()
             try:
-                self._process.wait(timeout=30)
+                self._process.wait(timeout=10)
             except subprocess.TimeoutExpired:
                 self.kill()
 
@@ -156,7 +156,7 @@ class Supervisor:
 
 
 def _failed(task: dict, lost: Lost, without: dict[str, str]) -> dict:
-    """What is known of a task that did not end."""
+    """Returns what is known of a task that did not end."""
     known = lost.partial or {name: task[name] for name in ("case", "dtype") if name in task}
     skipped = {**without, **known.get("skipped", {})}
     return {**known, "skipped": skipped, "error": lost.reason}

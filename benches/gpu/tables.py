@@ -211,10 +211,11 @@ def head(contents: dict) -> list[str]:
 
 def parts(contents: dict) -> list[str]:
     """A line for each part of the record that is no case."""
-    return [f"{name}: {_part(found)}" for name, found in contents["parts"].items()]
+    rate = (contents["ceilings"] or {}).get("copy_gbs")
+    return [f"{name}: {_part(found, rate)}" for name, found in contents["parts"].items()]
 
 
-def _part(found: dict) -> str:
+def _part(found: dict, rate: float | None) -> str:
     if "error" in found:
         return found["error"]
     if "passed" in found:
@@ -225,8 +226,14 @@ def _part(found: dict) -> str:
             or f"status {found['status']}, no summary: {found.get('said', '')[-200:]}"
         )
     if found.get("kernels"):
-        return ", ".join(f"{k['name']} {k['gbs']} GB/s" for k in found["kernels"][:8])
+        return "; ".join(_kernel(kernel, rate) for kernel in found["kernels"])
     return f"status {found.get('status')}: {found.get('said', '').strip()[-200:]}"
+
+
+def _kernel(kernel: dict, rate: float | None) -> str:
+    """A kernel with its rate, and the share of that of a copy."""
+    share = f" ({kernel['gbs'] / rate:.0%} of a copy)" if rate and kernel["gbs"] else ""
+    return f"{kernel.get('graph', '')} {kernel['name']} {kernel['gbs']} GB/s{share}".strip()
 
 
 def line(row: dict) -> str:

@@ -51,7 +51,7 @@ def run(command: list[str], limit: float) -> dict:
 
 
 def corpus(folder: Path, on: str, limit: float) -> dict:
-    """What `disc test` says of a folder on a device."""
+    """Returns what `disc test` says of a folder on a device."""
     found = run(disc("test", str(folder), "--on", on, "--json"), limit)
     try:
         told = json.loads(found.pop("stdout", "") or "{}")
@@ -74,7 +74,7 @@ def picked(count: int, into: Path) -> Path:
 
 
 def sanitized(tool: str, on: str, limit: float, count: int) -> dict:
-    """What a tool of compute-sanitizer says of kernels of the corpus."""
+    """Returns what a tool of compute-sanitizer says of kernels of the corpus."""
     sanitizer = shutil.which("compute-sanitizer") or "/usr/local/cuda/bin/compute-sanitizer"
     if not Path(sanitizer).exists():
         return {"error": "not installed: compute-sanitizer"}

@@ -11,6 +11,8 @@ import gc
 import json
 import os
 import sys
+import threading
+import time
 from collections.abc import Callable
 
 import torch
@@ -27,6 +29,7 @@ def serve() -> int:
         answers.write(json.dumps(message) + "\n")
         answers.flush()
 
+    threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
     for line in sys.stdin:
         task = json.loads(line)
         try:
@@ -42,6 +45,13 @@ def serve() -> int:
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
     return 0
+
+
+def _end_with(parent: int) -> None:
+    """Ends this process when its parent is gone: nobody would read the answer."""
+    while os.getppid() == parent:
+        time.sleep(1.0)
+    os._exit(1)
 
 
 def _of(task: dict) -> dict:
