@@ -58,7 +58,7 @@ def test_memory_has_times_floors_and_kernels(tmp_path):
         assert all(at["times"]["disc"]["us"] > 0 < at["times"]["eager"]["us"] for at in row["rows"])
         assert row["kernels"]["disc_profile"]["launches"] >= 1 <= row["kernels"]["eager"]["kernels"]
         assert "GPU" in row["skipped"]["inductor_graphs"]
-    assert "tensors beyond the cache, f32: eager" in text
+    assert "all graphs at the larger size, f32: eager" in text
     assert "ncu" in record["parts"]
 
 
@@ -100,6 +100,9 @@ for line in sys.stdin:
                 sys.exit(1)
     say(at=None)
     if task["case"] == "ends": sys.exit("the last words")
+    if task["case"] == "last":
+        say(row={"case": "last"})
+        sys.exit(1)
     say(row={"case": task["case"], "left_out": sorted(task["without"])})
 """
 
@@ -135,6 +138,13 @@ def test_what_is_known_of_a_case_outlives_its_process():
     row = ours.run(task("ends"))
     assert row["rows"] == [1]
     assert "the last words" in row["error"]
+    ours.close()
+
+
+def test_a_process_that_ends_after_its_task_does_not_fail_the_next_one():
+    ours = supervisor(60)
+    assert ours.run(task("last")) == {"case": "last"}
+    assert ours.run(task("a")) == {"case": "a", "left_out": []}
     ours.close()
 
 

@@ -45,7 +45,7 @@ def copies(clock: Clock) -> list[dict]:
     kind, rows = clock.device.type, []
     cache = l2_bytes(clock)
     for size in COPIES[kind]:
-        count = buffers(2 * size, cache)
+        count = buffers(2 * size, cache, most=4096)
         source = torch.randint(-128, 127, (count, size), dtype=torch.int8, device=clock.device)
         target = torch.empty_like(source)
         turn = _rotating(clock, [(target[i], source[i]) for i in range(count)])

@@ -146,6 +146,7 @@ class Command:
         from . import truth
 
         on = self.options.device
+        self.supervisor.close()
         for name in truth.FOLDERS:
             folder = truth.CORPUS / name
             if not folder.is_dir():

@@ -53,10 +53,15 @@ class Built:
 
 @dataclass(frozen=True)
 class Setting:
-    """The device, the type of elements, and if sizes of one case differ."""
+    """The device and the type of elements."""
 
     device: torch.device
     dtype: str
+
+    @property
+    def name(self) -> str:
+        """The device as disc calls it."""
+        return "cpu" if self.device.type == "cpu" else f"cuda:{self.device.index or 0}"
 
 
 def eager(module, examples, setting: Setting) -> Built:
@@ -67,8 +72,7 @@ def disc(module, examples, setting: Setting) -> Built:
     """disc, compiled once: sizes that differ between examples are dynamic, equal ones one dim."""
     import disc
 
-    name = "cpu" if setting.device.type == "cpu" else f"cuda:{setting.device.index or 0}"
-    options = disc.Options(cache=False, device=name, threads=1)
+    options = disc.Options(cache=False, device=setting.name, threads=1)
     fast = disc.optimize(module, typical(examples), dims=named(examples), options=options)
 
     def settle() -> None:
@@ -93,7 +97,8 @@ def channels_last(module, examples, setting: Setting) -> Built:
 
 def backend(module, examples, setting: Setting) -> Built:
     """disc as the backend of ``torch.compile``."""
-    fast = torch.compile(module, backend="disc", dynamic=True, options={"cache": False, "progress": False})
+    options = {"cache": False, "progress": False, "device": setting.name, "threads": 1}
+    fast = torch.compile(module, backend="disc", dynamic=True, options=options)
     return Built(lambda inputs: fast(*inputs), module=fast)
 
 

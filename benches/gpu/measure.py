@@ -19,9 +19,9 @@ from .clock import Clock, Turn, interleaved, passes
 from .contestants import Built, Setting
 from .dtypes import DTYPES, apply_tf32, cast
 
-#: Calls whose results are kept, so that they are not written to the same memory each time; a model
-#: with small results keeps fewer bytes.
-HELD, HELD_BYTES = 4, 1 << 30
+#: Bytes of results that are kept at most, so that results are not written to the same memory each
+#: time.
+HELD_BYTES = 1 << 30
 #: Share of the time of a case after which no other contestant is compiled.
 BUILDS = 0.6
 
@@ -49,6 +49,16 @@ class Measuring:
         }  # fmt: skip
 
     def run(self) -> dict:
+        """The row of the case; an error that ends it leaves what was measured before."""
+        try:
+            self.measure()
+        except Dead:
+            raise
+        except Exception as error:
+            self.row["error"] = said(error)
+        return self.row
+
+    def measure(self) -> None:
         torch.manual_seed(0)
         apply_tf32(self.task["dtype"])
         contestants.reset()
@@ -63,7 +73,6 @@ class Measuring:
         for phase, work in (("profile", self.profile), ("kernels", self.kernels)):
             if phase in self.task["phases"] and not self.task["warm"] and time.monotonic() < self.ends:
                 work(built)
-        return self.row
 
     def inputs(self, size: Size) -> tuple[torch.Tensor, ...]:
         return cast(self.case.inputs(size, self.task["small"], self.clock.device), self.task["dtype"])
@@ -166,7 +175,7 @@ class Measuring:
         operands = roofline.tensor_bytes(inputs) + roofline.tensor_bytes(outputs)
         moved = operands + weights
         sets = self.rotated(inputs, operands)
-        held = max(1, min(HELD, HELD_BYTES // max(1, roofline.tensor_bytes(outputs))))
+        held = max(1, min(len(sets), HELD_BYTES // max(1, roofline.tensor_bytes(outputs))))
         del outputs
         turns = [self.turn(one, sets, held) for one in built.values()]
         times = interleaved(self.clock, turns, self.task["rounds"]) if turns else []
@@ -181,7 +190,7 @@ class Measuring:
 
     def rotated(self, inputs: tuple, operands: int) -> list[tuple]:
         """Sets of equal inputs that are together larger than the cache, ``inputs`` among them."""
-        count = ceilings.buffers(operands, ceilings.l2_bytes(self.clock), most=8)
+        count = ceilings.buffers(operands, ceilings.l2_bytes(self.clock))
         return [inputs, *(tuple(t.clone() for t in inputs) for _ in range(count - 1))]
 
     def turn(self, built: Built, sets: list[tuple], held: int) -> Turn:
@@ -223,7 +232,7 @@ class Measuring:
         found = passes([one_pass(one) for one in built.values()], self.task["rounds"])
         return {name: round(s * 1e6, 2) for name, s in zip(built, found, strict=True)}
 
-    # Kernels: at the last size is the one of the largest tensors.
+    # Kernels: at the last size, which is that of the largest tensors.
 
     def profile(self, built: dict[str, Built]) -> None:
         """The kernels of disc by its own profile, and what its report says."""

@@ -28,11 +28,11 @@ GRACE = 20.0
 
 
 class Lost(Exception):
-    """A worker ended, or was ended, before its task did."""
+    """A worker ended, or was ended, before its task did; maybe before it began the task."""
 
-    def __init__(self, reason: str, at: str | None, partial: dict | None, is_late: bool = False):
+    def __init__(self, reason: str, at: str | None, partial: dict | None, has_begun: bool = True):
         super().__init__(reason)
-        self.reason, self.at, self.partial, self.is_late = reason, at, partial, is_late
+        self.reason, self.at, self.partial, self.has_begun = reason, at, partial, has_begun
 
 
 class Worker:
@@ -54,21 +54,21 @@ class Worker:
 
     def ask(self, task: dict, seconds: float) -> dict:
         """The row of a task; raises ``Lost`` without one."""
-        at, partial, ends = None, None, time.monotonic() + seconds
+        at, partial, has_begun, ends = None, None, False, time.monotonic() + seconds
         try:
             self._process.stdin.write(json.dumps(task) + "\n")
             self._process.stdin.flush()
         except OSError:
-            raise Lost(self._end(), None, None) from None
+            raise Lost(self._end(), at, partial, has_begun=False) from None
         while True:
             try:
                 line = self._lines.get(timeout=max(0.0, ends - time.monotonic()))
             except queue.Empty:
                 self.kill()
-                raise Lost(f"no result within {seconds:.0f} s", at, partial, is_late=True) from None
+                raise Lost(f"no result within {seconds:.0f} s", at, partial) from None
             if line is None:
-                raise Lost(self._end(), at, partial)
-            message = json.loads(line)
+                raise Lost(self._end(), at, partial, has_begun=has_begun)
+            has_begun, message = True, json.loads(line)
             if "row" in message:
                 return message["row"]
             if "dead" in message:
@@ -118,6 +118,7 @@ class Supervisor:
         self._deadline, self._limit, self._environment = deadline, limit, environment
         self.is_fresh, self._start = is_fresh, start
         self._worker: Worker | None = None
+        self._is_used = False
 
     def left(self) -> float:
         """Seconds until the deadline."""
@@ -135,16 +136,20 @@ class Supervisor:
             try:
                 return self._ask({**task, "without": without, "seconds": ends}, seconds)
             except Lost as lost:
-                self._worker = None
+                was_used, self._worker = self._is_used, None
+                if not lost.has_begun and was_used:
+                    # The task before took the device with it: this one has a process of its own.
+                    continue
                 if lost.at is None or lost.at in without or self.left() < LEAST:
                     return _failed(task, lost, without)
                 without[lost.at] = lost.reason
-        return _failed(task, Lost("out of time", None, None, True), without) if without else None
+        return _failed(task, Lost("out of time", None, None), without) if without else None
 
     def _ask(self, task: dict, seconds: float) -> dict:
         if self._worker is None:
-            self._worker = self._start(self._environment)
+            self._worker, self._is_used = self._start(self._environment), False
         row = self._worker.ask(task, seconds)
+        self._is_used = True
         if self.is_fresh:
             self.close()
         return row

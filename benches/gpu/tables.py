@@ -100,19 +100,19 @@ def _number(value: float | None) -> str:
 
 
 #: Sizes of the memory suite, by their place in a case.
-IN_CACHE = ("tensors in the cache", "tensors beyond the cache")
+SIZES = ("all graphs at the smaller size", "all graphs at the larger size")
 
 
 def groups(contents: dict) -> dict[str, list[dict]]:
     """Rows by the workload that they are summed up for: models each by itself, the graphs of the
-    memory suite all together, but by the place that their tensors have.
+    memory suite all together, but each of their two sizes.
     """
     found: dict[str, list[dict]] = {}
     for row in contents["results"]:
         if contents["kind"] != "memory":
             found.setdefault(f"{row['case']}, {row['dtype']}", []).append(row)
             continue
-        for name, at in zip(IN_CACHE, row.get("rows", []), strict=False):
+        for name, at in zip(SIZES, row.get("rows", []), strict=False):
             found.setdefault(f"{name}, {row['dtype']}", []).append({**row, "rows": [at]})
     return found
 

@@ -40,9 +40,11 @@ def serve() -> int:
             return 1
         except Exception as error:
             say({"row": {**_of(task), "error": said(error)}})
+        if not _has_device():
+            return 1
         # The next case finds the memory of the device free.
         gc.collect()
-        if torch.cuda.is_available():
+        if torch.cuda.is_initialized():
             torch.cuda.empty_cache()
     return 0
 
@@ -52,6 +54,17 @@ def _end_with(parent: int) -> None:
     while os.getppid() == parent:
         time.sleep(1.0)
     os._exit(1)
+
+
+def _has_device() -> bool:
+    """Returns false after an error that leaves this process without its GPU."""
+    if not torch.cuda.is_initialized():
+        return True
+    try:
+        torch.cuda.synchronize()
+    except RuntimeError:
+        return False
+    return True
 
 
 def _of(task: dict) -> dict:
