@@ -186,6 +186,27 @@ def test_wrong_results_are_not_timed(monkeypatch):
     assert all(set(at["times"]) == {"eager"} for at in row["rows"])
 
 
+def test_a_contestant_that_fails_in_its_turn_leaves_the_others_alone(monkeypatch):
+    module = part("contestants")
+    calls = []
+
+    def later(module_, examples, setting):
+        def run(inputs):
+            calls.append(1)
+            if len(calls) > 12:
+                raise RuntimeError("a fault")
+            return module_(*inputs)
+
+        return module.Built(run)
+
+    monkeypatch.setitem(module.CONTESTANTS, "later", later)
+    row = measuring("unit_rows", ["later", "eager"], monkeypatch)
+    assert row["errors"]["later"] <= row["allowed_error"]
+    assert row["skipped"] == {"later": "RuntimeError: a fault"}
+    assert [set(at["times"]) for at in row["rows"]] == [{"eager"}, {"eager"}]
+    assert "error" not in row
+
+
 def test_sizes_that_there_is_no_time_for_are_named(monkeypatch):
     row = measuring("unit_rows", ["eager"], monkeypatch, seconds=0.0)
     assert row["left"] == list(row["left"]) != []

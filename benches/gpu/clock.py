@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import torch
+
+Measured = TypeVar("Measured")
 
 #: A burst of calls takes about this long on a GPU and on a CPU, in seconds.
 SPAN, SPAN_CPU = 4e-3, 1e-3
@@ -107,41 +110,63 @@ class Clock:
         return min(1000, max(1, round(span / max(self.burst(turn, 2), 1e-7))))
 
 
+class TurnFailed(Exception):
+    """A contestant raised in its turn: ``index`` is its place among the turns."""
+
+    def __init__(self, index: int):
+        super().__init__(f"turn {index} failed")
+        self.index = index
+
+
 def interleaved(clock: Clock, turns: Sequence[Turn], rounds: int) -> list[Times]:
-    """The times of all contestants, who take turns in each round."""
-    repeats = [clock.repeats(turn) for turn in turns]
-    bursts: list[list[float]] = [[] for _ in turns]
-    hosts: list[list[float]] = [[] for _ in turns]
-    latencies: list[list[float]] = [[] for _ in turns]
-    for round_ in range(rounds):
-        # The order rotates: nobody always follows the same neighbour.
-        first = round_ % len(turns)
-        for i in (*range(first, len(turns)), *range(first)):
-            turns[i].call()
-            turns[i].wait()
-            bursts[i].append(clock.burst(turns[i], repeats[i]))
-            hosts[i].append(clock.host(turns[i]))
-            latencies[i].append(_latency(turns[i]))
-    rows = zip(bursts, hosts, latencies, strict=True)
-    return [Times(*(statistics.median(times) * 1e6 for times in row)) for row in rows]
+    """The times of all contestants, who take turns in each round.
 
-
-def _latency(turn: Turn) -> float:
-    start = time.perf_counter()
-    turn.call()
-    turn.wait()
-    return time.perf_counter() - start
+    Raises:
+        TurnFailed: A contestant raised; errors of kernels come up at the wait in its own turn.
+    """
+    repeats = [_named(i, lambda turn=turn: clock.repeats(turn)) for i, turn in enumerate(turns)]
+    found: list[list[tuple[float, float, float]]] = [[] for _ in turns]
+    for i in _order(len(turns), rounds):
+        found[i].append(_named(i, lambda i=i: _once(clock, turns[i], repeats[i])))
+    return [Times(*(statistics.median(times) * 1e6 for times in zip(*rows, strict=True))) for rows in found]
 
 
 def passes(turns: Sequence[tuple[Callable[[], object], Callable[[], object]]], rounds: int) -> list[float]:
-    """Median seconds of each pass, a call and its wait, where the passes take turns."""
+    """Median seconds of each pass, a call and its wait, where the passes take turns.
+
+    Raises:
+        TurnFailed: A pass raised.
+    """
     found: list[list[float]] = [[] for _ in turns]
-    for round_ in range(rounds):
-        first = round_ % len(turns)
-        for i in (*range(first, len(turns)), *range(first)):
-            run, wait = turns[i]
-            start = time.perf_counter()
-            run()
-            wait()
-            found[i].append(time.perf_counter() - start)
+    for i in _order(len(turns), rounds):
+        run, wait = turns[i]
+        found[i].append(_named(i, lambda run=run, wait=wait: _latency(run, wait)))
     return [statistics.median(times) for times in found]
+
+
+def _order(count: int, rounds: int) -> Iterator[int]:
+    """Rotates the order from round to round: nobody always follows the same neighbour."""
+    for round_ in range(rounds if count else 0):
+        first = round_ % count
+        yield from (*range(first, count), *range(first))
+
+
+def _named(index: int, work: Callable[[], Measured]) -> Measured:
+    try:
+        return work()
+    except Exception as error:
+        raise TurnFailed(index) from error
+
+
+def _once(clock: Clock, turn: Turn, repeats: int) -> tuple[float, float, float]:
+    """Seconds of a call in a burst, of the host, and of a call and its wait."""
+    turn.call()
+    turn.wait()
+    return clock.burst(turn, repeats), clock.host(turn), _latency(turn.call, turn.wait)
+
+
+def _latency(call: Callable[[], object], wait: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    call()
+    wait()
+    return time.perf_counter() - start

@@ -15,7 +15,7 @@ import torch
 
 from . import ceilings, checks, contestants, launches, roofline
 from .cases import GpuCase, Size
-from .clock import Clock, Turn, interleaved, passes
+from .clock import Clock, Turn, TurnFailed, interleaved, passes
 from .contestants import Built, Setting
 from .dtypes import DTYPES, apply_tf32, cast
 
@@ -177,15 +177,18 @@ class Measuring:
         sets = self.rotated(inputs, operands)
         held = max(1, min(len(sets), HELD_BYTES // max(1, roofline.tensor_bytes(outputs))))
         del outputs
-        turns = [self.turn(one, sets, held) for one in built.values()]
-        times = interleaved(self.clock, turns, self.task["rounds"]) if turns else []
+        times = self.turns(
+            built,
+            lambda one: self.turn(one, sets, held),
+            lambda turns: interleaved(self.clock, turns, self.task["rounds"]),
+        )
         copy = ceilings.copy_us(self.task["ceilings"], moved)
         return {
             "size": size,
             "bytes": moved,
             "flops": flops,
             "copy_us": round(copy, 2) if copy else None,
-            "times": {name: t.to_dict() for name, t in zip(built, times, strict=True)},
+            "times": {name: t.to_dict() for name, t in times.items()},
         }
 
     def rotated(self, inputs: tuple, operands: int) -> list[tuple]:
@@ -229,8 +232,23 @@ class Measuring:
 
             return run, wait
 
-        found = passes([one_pass(one) for one in built.values()], self.task["rounds"])
-        return {name: round(s * 1e6, 2) for name, s in zip(built, found, strict=True)}
+        found = self.turns(built, one_pass, lambda turns: passes(turns, self.task["rounds"]))
+        return {name: round(s * 1e6, 2) for name, s in found.items()}
+
+    def turns(self, built: dict[str, Built], make: Callable, run: Callable) -> dict:
+        """The times of all contestants by name. One that raises in its turn leaves ``built``, and
+        the others take their turns once more.
+        """
+        while True:
+            names = list(built)
+            try:
+                return dict(zip(names, run([make(built[name]) for name in names]), strict=True))
+            except TurnFailed as failed:
+                name = names[failed.index]
+                self.row["skipped"][name] = said(failed.__cause__ or failed)
+                if not self.clock.is_alive():
+                    raise Dead(name, self.row["skipped"][name]) from failed
+                del built[name]
 
     # Kernels: at the last size, which is that of the largest tensors.
 
