@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 
 import torch
+from peers import Skipped
 
 from . import ceilings, checks, contestants, launches, roofline
 from .cases import GpuCase, Size
@@ -313,6 +314,8 @@ class Measuring:
 
 
 def said(error: BaseException) -> str:
-    """The type and the first line of an error."""
+    """The type and the first line of an error; of a contestant that does not run, the reason."""
     text = str(error).strip()
+    if isinstance(error, Skipped):
+        return text
     return f"{type(error).__name__}: {text.splitlines()[0][:300]}" if text else type(error).__name__
