@@ -1,7 +1,7 @@
 //! Compiles a program: `disc compile`.
 use super::{
     arguments::CompileArguments,
-    inspect,
+    gpu_code, inspect,
     package::{has_extension, is_model},
     report,
 };
@@ -17,7 +17,6 @@ use disc::{
     ral::{OpenOptions, Source as Place, Weight},
 };
 use disc_ir::{Attr, Code, Diagnostic, Function, FunctionKind, Module, OpKind};
-use serde_json::json;
 use std::{
     collections::{HashMap, HashSet},
     path::Path,
@@ -62,12 +61,8 @@ fn code(given: &CompileArguments, module: Module, options: disc::Options) -> Res
     }
     let options = disc::Options { target: given.target.first().cloned().or(options.target.clone()), ..options };
     let progress = Progress::spinner("compiling");
-    if let Some(path) = given.output.as_ref().filter(|path| has_extension(path, "ptx")) {
-        let ptx = disc::stages::ptx(module, &options).map_err(diagnostics)?;
-        std::fs::write(path, &ptx).map_err(|error| vec![unwritten(path, error)])?;
-        let kernels = ptx.matches(".visible .entry").count();
-        let text = format!("{}: {kernels} kernels as PTX\n", path.display());
-        return Ok(Answer::new(text, json!({ "kernels": kernels, "bytes": ptx.len() })));
+    if let Some(path) = given.output.as_ref().filter(|path| gpu_code::is_gpu_code(path)) {
+        return gpu_code::write(module, &options, path);
     }
     let artifact = disc::compile(module, &options).map_err(diagnostics)?;
     drop(progress);

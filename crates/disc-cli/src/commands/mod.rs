@@ -3,6 +3,7 @@ mod arguments;
 mod bench;
 mod compile;
 mod explain;
+mod gpu_code;
 mod help;
 mod inspect;
 mod package;

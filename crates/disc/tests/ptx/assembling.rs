@@ -116,7 +116,9 @@ fn is_found(tools: &Tools) -> Result<(), Failed> {
     let expected = if std::env::var_os("DISC_PTXAS").is_some() { "ptxas" } else { "nvJitLink" };
     let is_right = found.as_ref().is_some_and(|name| name.starts_with(expected));
     let none = Assembler::find("sm_1", &tools.packages);
-    if is_right && none.is_none() { Ok(()) } else { Err(format!("{found:?}, {none:?}").into()) }
+    // The library that was just loaded is taken again, without its folder.
+    let again = Assembler::find(CHIP, &[]).map(|assembler| assembler.to_string());
+    if is_right && again == found && none.is_none() { Ok(()) } else { Err(format!("{found:?}, {none:?}").into()) }
 }
 
 /// The table of chips by version agrees with what the tools say.
