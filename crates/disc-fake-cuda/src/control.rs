@@ -87,7 +87,8 @@ pub unsafe extern "C" fn fake_cuda_calls(to: *mut u8, bytes: usize) -> usize {
     calls.len()
 }
 
-/// Returns how many things of a kind are alive: `streams`, `events`, `pinned`, `memory`.
+/// Returns how many things of a kind are alive: `streams`, `events`, `pinned`, `memory`,
+/// `graphs`.
 ///
 /// # Safety
 /// `kind` is a text that ends with a zero.
@@ -100,6 +101,7 @@ pub unsafe extern "C" fn fake_cuda_alive(kind: *const c_char) -> usize {
         b"events" => state.events.len(),
         b"pinned" => state.pinned.len(),
         b"memory" => state.memory.len(),
+        b"graphs" => state.graphs.len() + state.instances.len(),
         _ => usize::MAX,
     }
 }

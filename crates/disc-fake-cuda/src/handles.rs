@@ -2,6 +2,7 @@
 use crate::{
     control::Control,
     events::Event,
+    graphs::{Graph, Instance},
     modules::{Kernel, Module},
     status::{INVALID_CONTEXT, NOT_INITIALIZED, Status},
     streams::Stream,
@@ -24,6 +25,8 @@ pub(crate) struct State {
     pub(crate) events: HashMap<usize, Event>,
     pub(crate) modules: HashMap<usize, Module>,
     pub(crate) kernels: HashMap<usize, Kernel>,
+    pub(crate) graphs: HashMap<usize, Graph>,
+    pub(crate) instances: HashMap<usize, Instance>,
     /// Memory of the host that the driver made: address and bytes.
     pub(crate) pinned: HashMap<usize, usize>,
     /// Memory of devices: address, and the context that it belongs to.
@@ -54,6 +57,8 @@ static STATE: LazyLock<Mutex<State>> = LazyLock::new(|| {
         events: HashMap::new(),
         modules: HashMap::new(),
         kernels: HashMap::new(),
+        graphs: HashMap::new(),
+        instances: HashMap::new(),
         pinned: HashMap::new(),
         memory: HashMap::new(),
         report: None,

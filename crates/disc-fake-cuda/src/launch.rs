@@ -33,6 +33,11 @@ pub(crate) struct Shape {
 }
 
 impl Launch {
+    /// Returns the context of its kernel.
+    pub(crate) fn context(&self) -> usize {
+        self.kernel.context
+    }
+
     /// Reads the parameters of a launch.
     ///
     /// # Safety

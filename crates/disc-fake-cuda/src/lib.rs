@@ -16,6 +16,7 @@
 mod control;
 mod driver;
 mod events;
+mod graphs;
 mod handles;
 mod launch;
 mod memory;

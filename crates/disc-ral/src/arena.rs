@@ -111,6 +111,11 @@ impl Arena {
         }
     }
 
+    /// Returns true if the call has allocated before.
+    pub(crate) fn is_in_use(&self) -> bool {
+        self.need > 0
+    }
+
     /// Bytes held.
     pub(crate) fn capacity(&self) -> usize {
         self.chunks.iter().map(|chunk| chunk.block.bytes()).sum()

@@ -121,6 +121,14 @@ impl Call<'_> {
         profile.record(&shown, self.names, false, timed).map(drop).map_err(Failure::Launch)
     }
 
+    fn alloc(&mut self, bytes: i64) -> Result<*mut u8, Failure> {
+        if self.arena.is_in_use() {
+            // What earlier launches of the call used may be freed for it.
+            self.queue.flush().map_err(Failure::Launch)?;
+        }
+        self.arena.alloc(bytes).map_err(|cause| Failure::Arena { bytes, cause })
+    }
+
     /// Replaces addresses in device memory by what is there.
     fn fetch(&mut self, words: &mut [u64], sizes: &[i64]) -> Result<(), Failure> {
         for (word, &size) in words.iter_mut().zip(sizes) {
@@ -232,7 +240,7 @@ fn panic_message(panic: &(dyn std::any::Any + Send)) -> String {
 
 unsafe extern "C" fn alloc(ctx: *mut Context, bytes: i64) -> *mut u8 {
     // SAFETY: generated code passes its context.
-    unsafe { on_call(ctx, ptr::null_mut(), |call| call.arena.alloc(bytes).map_err(|cause| Failure::Arena { bytes, cause })) }
+    unsafe { on_call(ctx, ptr::null_mut(), |call| call.alloc(bytes)) }
 }
 
 unsafe extern "C" fn mark(ctx: *mut Context) -> u64 {

@@ -129,11 +129,12 @@ pub trait Queue: Send {
     /// A failure of a launch before.
     fn sync(&mut self) -> Result<(), LaunchFailure>;
 
-    /// Begins a call.
+    /// Begins a call; calls of one `kind` likely make the same launches.
     ///
     /// # Errors
     /// A failure of an earlier call's launch that was not known when that call ended.
-    fn begin(&mut self) -> Result<(), LaunchFailure> {
+    fn begin(&mut self, kind: u64) -> Result<(), LaunchFailure> {
+        let _ = kind;
         Ok(())
     }
 
@@ -144,6 +145,14 @@ pub trait Queue: Send {
     /// A failure of a launch that is known by now.
     fn finish(&mut self) -> Result<(), LaunchFailure> {
         self.sync()
+    }
+
+    /// Makes launches that were left pending until the end of the call: memory that they use may go.
+    ///
+    /// # Errors
+    /// A launch that the device refuses.
+    fn flush(&mut self) -> Result<(), LaunchFailure> {
+        Ok(())
     }
 
     /// Lets everything from now on go to a stream of the caller, behind what was launched before;

@@ -22,6 +22,7 @@ use crate::{
 use arc_swap::ArcSwap;
 use disc_abi::{DEVICE_CPU, DType, EntryFn, FLAG_ALIAS, FLAG_WRITTEN, STATUS_OK, Tensor};
 use std::{
+    hash::{DefaultHasher, Hash, Hasher},
     ptr, slice,
     sync::{
         Arc, Mutex,
@@ -180,11 +181,19 @@ impl Executable {
         if self.device.kind() == DEVICE_CPU {
             return self.run_there((function, meta), session, inputs, outputs);
         }
-        session.queue.begin().map_err(|failure| session.late(failure))?;
+        session.queue.begin(self.kind_of(meta, inputs)).map_err(|failure| session.late(failure))?;
         session.last = Some(Arc::clone(&self.meta));
         Staging::run(session, meta, (inputs, outputs), |session, inputs, outputs| {
             self.run_there((function, meta), session, inputs, outputs)
         })
+    }
+
+    /// Returns a number for calls of an entry with these sizes.
+    fn kind_of(&self, meta: &EntryMeta, inputs: &[TensorRef<'_>]) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        (ptr::from_ref(self).addr(), ptr::from_ref(meta).addr()).hash(&mut hasher);
+        inputs.iter().for_each(|input| input.sizes().hash(&mut hasher));
+        hasher.finish()
     }
 
     /// Runs a call on tensors in memory of the device.
@@ -360,9 +369,11 @@ fn call(
     // `bind` made the descriptors that it expects.
     let status = unsafe { function(&mut context, inputs, outputs) };
     let failure = state.into_failure();
+    // Launches that are left pending read the arena.
+    let finished = session.queue.finish();
     session.arena.end_call();
     let failure = match (status, failure) {
-        (STATUS_OK, None) => return session.queue.finish().map_err(|failure| Failure::Launch(failure).into_error(meta, entry)),
+        (STATUS_OK, None) => return finished.map_err(|failure| Failure::Launch(failure).into_error(meta, entry)),
         (_, Some(failure)) => failure,
         (status, None) => Failure::Internal(format!("`{}` returned status {status} without a reason", entry.name)),
     };

@@ -3,7 +3,10 @@
 //! The types are cudarc's. Its functions are not called: each of them panics where the driver lacks
 //! it, and an unknown result of a newer driver has no value in its enum.
 
-use cudarc::driver::sys::{self, CUcontext, CUdevice, CUdeviceptr, CUevent, CUfunction, CUmodule, CUstream};
+use cudarc::driver::sys::{
+    self, CUDA_KERNEL_NODE_PARAMS, CUcontext, CUdevice, CUdeviceptr, CUevent, CUfunction, CUgraph, CUgraphExec, CUgraphNode,
+    CUmodule, CUstream,
+};
 use std::{
     ffi::{CStr, c_char, c_int, c_uint, c_void},
     fmt,
@@ -154,6 +157,16 @@ functions! {
     set_function_attribute = "cuFuncSetAttribute"(function: CUfunction, attribute: c_int, value: c_int);
     blocks_of_processor = "cuOccupancyMaxActiveBlocksPerMultiprocessor"(blocks: *mut c_int, function: CUfunction,
         threads: c_int, shared: usize);
+    create_graph = "cuGraphCreate"(graph: *mut CUgraph, flags: c_uint);
+    destroy_graph = "cuGraphDestroy"(graph: CUgraph);
+    add_kernel_node = "cuGraphAddKernelNode_v2"(node: *mut CUgraphNode, graph: CUgraph, before: *const CUgraphNode,
+        count: usize, parameters: *const CUDA_KERNEL_NODE_PARAMS);
+    instantiate_graph = "cuGraphInstantiateWithFlags"(instance: *mut CUgraphExec, graph: CUgraph, flags: u64);
+    destroy_instance = "cuGraphExecDestroy"(instance: CUgraphExec);
+    set_kernel_node = "cuGraphExecKernelNodeSetParams_v2"(instance: CUgraphExec, node: CUgraphNode,
+        parameters: *const CUDA_KERNEL_NODE_PARAMS);
+    launch_graph = "cuGraphLaunch"(instance: CUgraphExec, stream: CUstream);
+
     launch = "cuLaunchKernel"(function: CUfunction, blocks_x: c_uint, blocks_y: c_uint, blocks_z: c_uint,
         threads_x: c_uint, threads_y: c_uint, threads_z: c_uint, shared: c_uint, stream: CUstream,
         parameters: *mut *mut c_void, extra: *mut *mut c_void);

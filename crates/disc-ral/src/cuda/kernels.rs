@@ -34,7 +34,7 @@ pub(super) struct CudaKernel {
 }
 
 /// A kernel in a context.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Loaded {
     pub(super) function: CUfunction,
 }

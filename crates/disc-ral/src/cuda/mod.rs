@@ -2,12 +2,14 @@
 //! no such device.
 //!
 //! The parts: [`driver`] finds the driver's functions, [`context`] holds the context of a GPU,
-//! [`ptx`] and [`kernels`] load code, which the [`assembler`] makes of PTX if the machine has one, [`queue`] launches it, [`report`] has what assertions say.
+//! [`ptx`] and [`kernels`] load code, which the [`assembler`] makes of PTX if the machine has one,
+//! [`queue`] launches it, [`graphs`] joins launches, [`report`] has what assertions say.
 
 pub mod assembler;
 mod context;
 mod device;
 mod driver;
+mod graphs;
 mod kernels;
 mod ptx;
 mod queue;

@@ -1,13 +1,14 @@
 //! Implements a queue: a stream of a GPU, with a report of failed assertions.
 //!
 //! Invariants:
-//! - a launch waits for nothing; `sync`, `download` and `upload` wait for the stream;
+//! - a launch waits for nothing, and may be left pending until the call ends (`graphs`); `sync`, `download` and `upload` wait for the stream;
 //! - a stream that the queue is moved to begins behind everything that the queue has launched;
 //! - an assertion that failed is reported once: by whichever call waits first, or by the next one.
 
 use super::{
     context::{Gpu, NO_TIMING, NON_BLOCKING},
     driver::CudaError,
+    graphs::{Graphs, Ready},
     kernels::{CudaKernels, Loaded},
     report::Report,
 };
@@ -18,17 +19,11 @@ use crate::{
 use cudarc::driver::sys::{CUdeviceptr, CUevent, CUstream};
 use disc_abi::GRID_PERSISTENT;
 use std::{
-    ffi::{c_int, c_void},
+    ffi::c_int,
     ptr,
-    sync::Arc,
+    sync::{Arc, LazyLock},
 };
 
-/// Ends the list of a launch's extra options.
-const END: *mut c_void = ptr::null_mut();
-/// The option with the address of the parameters.
-const PARAMETERS: *mut c_void = ptr::without_provenance_mut(1);
-/// The option with the bytes of the parameters.
-const PARAMETERS_BYTES: *mut c_void = ptr::without_provenance_mut(2);
 /// Most blocks of a launch.
 const MOST_BLOCKS: i64 = i32::MAX as i64;
 
@@ -55,8 +50,7 @@ struct Opened {
     report: Report,
     /// Memory of the threads of persistent kernels, and its bytes.
     scratch: (CUdeviceptr, usize),
-    /// The words of the launch that is being made.
-    words: Vec<u64>,
+    graphs: Graphs,
 }
 
 impl CudaQueue {
@@ -94,7 +88,7 @@ impl Opened {
                 made
             }
         })?;
-        Ok(Self { gpu: Arc::clone(gpu), own, stream: own, event, report, scratch: (0, 0), words: Vec::new() })
+        Ok(Self { gpu: Arc::clone(gpu), own, stream: own, event, report, scratch: (0, 0), graphs: Graphs::default() })
     }
 
     /// Lets later launches go to another stream.
@@ -110,8 +104,14 @@ impl Opened {
         Ok(())
     }
 
+    /// Makes launches that are pending: something runs behind them.
+    fn flush(&mut self) -> Result<(), LaunchFailure> {
+        self.graphs.flush(&self.gpu, self.stream).map_err(failed)
+    }
+
     /// Waits for everything launched. Returns the failure of an assertion.
     fn wait(&mut self) -> Result<(), LaunchFailure> {
+        self.flush()?;
         // SAFETY: a stream of the queue, or of the caller.
         self.gpu.call(|driver| unsafe { driver.synchronize_stream(self.stream) }).map_err(failed)?;
         self.report.take().map_or(Ok(()), |fault| Err(LaunchFailure::Fault(fault)))
@@ -137,8 +137,8 @@ impl Opened {
         if blocks > MOST_BLOCKS {
             return refused(format!("{blocks} blocks, {MOST_BLOCKS} are the most of a launch"));
         }
-        self.words.clear();
-        self.words.extend_from_slice(launch.args);
+        let mut words = Vec::with_capacity(launch.args.len() + 3);
+        words.extend_from_slice(launch.args);
         // disc-llvm's `lower/grid.rs` says which parameters a kernel has behind its words.
         let added = kernel.ptx.parameters.checked_sub(launch.args.len()).filter(|added| *added <= 3);
         let Some(added) = added else {
@@ -148,22 +148,17 @@ impl Opened {
             let bytes = blocks.checked_mul(grid.threads.into()).and_then(|threads| threads.checked_mul(grid.scratch.max(8)));
             let bytes = bytes.ok_or(LaunchFailure::Scratch { bytes: grid.scratch, cause: AllocError::Size })?;
             let at = self.task_memory(bytes)?;
-            self.words.extend([at, grid.scratch.max(8) as u64]);
+            words.extend([at, grid.scratch.max(8) as u64]);
         }
         if added % 2 == 1 {
-            self.words.push(self.report.address);
+            words.push(self.report.address);
         }
-        self.start(loaded, blocks as u32, grid.threads, shared as u32).map_err(failed)
-    }
-
-    fn start(&mut self, loaded: Loaded, blocks: u32, threads: u32, shared: u32) -> Result<(), CudaError> {
-        let mut bytes = size_of_val(&self.words[..]);
-        let mut extra = [PARAMETERS, self.words.as_mut_ptr().cast(), PARAMETERS_BYTES, (&raw mut bytes).cast(), END];
+        let ready = Ready { loaded, blocks: blocks as u32, threads: grid.threads, shared: shared as u32, words };
         let stream = self.stream;
-        self.gpu.call(|driver| {
-            // SAFETY: the words are the kernel's parameters, and are read before this returns.
-            unsafe { driver.launch(loaded.function, blocks, 1, 1, threads, 1, 1, shared, stream, ptr::null_mut(), extra.as_mut_ptr()) }
-        })
+        match self.graphs.keep(ready) {
+            Some(ready) => self.gpu.call(|driver| ready.start(driver, stream)).map_err(failed),
+            None => Ok(()),
+        }
     }
 
     /// Returns how many blocks of a kernel the device runs at once.
@@ -180,6 +175,7 @@ impl Opened {
     fn task_memory(&mut self, bytes: i64) -> Result<CUdeviceptr, LaunchFailure> {
         let needed = usize::try_from(bytes).unwrap_or(usize::MAX);
         if self.scratch.1 < needed {
+            self.flush()?;
             self.free_scratch();
             let at = self.gpu.alloc(needed).map_err(|cause| LaunchFailure::Scratch { bytes, cause })?;
             self.scratch = (at, needed);
@@ -227,7 +223,9 @@ impl Queue for CudaQueue {
         if bytes == 0 {
             return Ok(());
         }
-        let Opened { gpu, stream, .. } = self.opened()?;
+        let opened = self.opened()?;
+        opened.flush()?;
+        let Opened { gpu, stream, .. } = opened;
         // SAFETY: the caller's ranges.
         gpu.call(|driver| unsafe { driver.copy(address(to), address(from), bytes, *stream) }).map_err(failed)
     }
@@ -243,7 +241,9 @@ impl Queue for CudaQueue {
         if bytes == 0 {
             return Ok(());
         }
-        let Opened { gpu, stream, .. } = self.opened()?;
+        let opened = self.opened()?;
+        opened.flush()?;
+        let Opened { gpu, stream, .. } = opened;
         let copied = gpu.call(|driver| {
             // SAFETY: the caller's ranges.
             unsafe {
@@ -256,6 +256,7 @@ impl Queue for CudaQueue {
 
     unsafe fn download(&mut self, to: *mut u8, from: *const u8, bytes: usize) -> Result<(), LaunchFailure> {
         let opened = self.opened()?;
+        opened.flush()?;
         if bytes > 0 {
             let stream = opened.stream;
             // SAFETY: the caller's ranges, the host's until the stream has ended.
@@ -268,15 +269,26 @@ impl Queue for CudaQueue {
         self.opened.as_mut().map_or(Ok(()), Opened::wait)
     }
 
-    fn begin(&mut self) -> Result<(), LaunchFailure> {
-        match &mut self.opened {
-            Some(opened) if opened.report.has_failure() => opened.wait(),
-            _ => Ok(()),
+    fn begin(&mut self, kind: u64) -> Result<(), LaunchFailure> {
+        let opened = self.opened()?;
+        if opened.report.has_failure() {
+            opened.wait()?;
         }
+        if graphs_are_wanted() {
+            opened.graphs.begin(kind);
+        }
+        Ok(())
     }
 
     fn finish(&mut self) -> Result<(), LaunchFailure> {
-        Ok(())
+        match &mut self.opened {
+            Some(opened) => opened.graphs.finish(&opened.gpu, opened.stream).map_err(failed),
+            None => Ok(()),
+        }
+    }
+
+    fn flush(&mut self) -> Result<(), LaunchFailure> {
+        self.opened.as_mut().map_or(Ok(()), Opened::flush)
     }
 
     fn use_stream(&mut self, stream: Option<usize>) {
@@ -286,6 +298,12 @@ impl Queue for CudaQueue {
     fn scratch_bytes(&self) -> usize {
         self.opened.as_ref().map_or(0, |opened| opened.scratch.1)
     }
+}
+
+/// Returns true unless `DISC_CUDA_GRAPHS=0` says that launches are made one by one.
+fn graphs_are_wanted() -> bool {
+    static WANTED: LazyLock<bool> = LazyLock::new(|| std::env::var_os("DISC_CUDA_GRAPHS").is_none_or(|value| value != "0"));
+    *WANTED
 }
 
 fn address<T>(at: *const T) -> CUdeviceptr {
