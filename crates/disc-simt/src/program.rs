@@ -196,6 +196,8 @@ pub(crate) struct CopyAsync {
     pub(crate) from: BufferId,
     pub(crate) from_address: Reg,
     pub(crate) from_index: Reg,
+    /// False in the threads that copy zeros.
+    pub(crate) exists: Option<Reg>,
     pub(crate) elements: u32,
 }
 

@@ -24,7 +24,7 @@ const BOOL: DTypeClass = DTypeClass::BOOL;
 const NUMBER: DTypeClass = DTypeClass::NUMBER;
 const INDEX: DTypeClass = DTypeClass::of(&[DType::I32, DType::I64]);
 const LANE: DTypeClass = DTypeClass::of(&[DType::I32]);
-const HALF: DTypeClass = DTypeClass::of(&[DType::F16, DType::BF16]);
+const TILED: DTypeClass = DTypeClass::of(&[DType::F16, DType::BF16, DType::F32, DType::I8, DType::U8]);
 const ATOMIC: DTypeClass = DTypeClass::of(&[DType::I32, DType::U32, DType::I64, DType::U64]);
 
 /// The numbers that a thread can ask for.
@@ -106,12 +106,14 @@ op! {
 }
 
 op! {
-    /// Begins to copy `elements` elements to shared memory; `wait_copies` ends it. Until then this
-    /// thread reads neither, and after it a barrier shows them to the others.
+    /// Begins to copy `elements` elements to shared memory, or zeros if there is an `exists` and it
+    /// is false, and then reads nothing; `wait_copies` ends it. Until then this thread reads
+    /// neither, and after it a barrier shows them to the others.
     ///
     /// (C1) `to` is in the space `shared`, `from` is not, and both have one element type.
     /// (C2) The elements are 4, 8 or 16 bytes, and both addresses multiples of that.
-    CopyAsync = "copy_async"(to: one(ANY), to_index: one(INDEX), from: one(ANY), from_index: one(INDEX)) { elements: required(AttrKind::Int) } -> ()
+    /// (C3) `exists` is a scalar.
+    CopyAsync = "copy_async"(to: one(ANY), to_index: one(INDEX), from: one(ANY), from_index: one(INDEX), exists: opt(BOOL)) { elements: required(AttrKind::Int) } -> ()
         traits [Writes] stages Stages::Kernel, infer copy_async;
 }
 
@@ -130,16 +132,17 @@ op! {
 }
 
 op! {
-    /// Reads matrices of 8 by 8 elements as a warp, in the layout of fragments: lane `8 * m + r`
-    /// names by `index` the 16 bytes of row `r` of matrix `m`, at a multiple of 16 bytes. Lane `l`
-    /// gets, for each matrix, the elements `2 * (l % 4)` and the next one of row `l / 4`; if
-    /// `transposed`, of column `l / 4`.
+    /// Reads matrices of 8 rows of 16 bytes as a warp, in the layout of fragments: lane `8 * m + r`
+    /// names by `index` row `r` of matrix `m`, at a multiple of 16 bytes. Lane `l` gets, for each
+    /// matrix, the 4 bytes from `4 * (l % 4)` on of row `l / 4`; if `transposed`, the elements
+    /// `2 * (l % 4)` and the next one of column `l / 4`.
     ///
     /// (C1) The buffer is in the space `shared`, and has the result's element type.
-    /// (C2) The result is a vector of 2, 4 or 8 lanes: two for each matrix.
+    /// (C2) The result has 4, 8 or 16 bytes: 4 for each matrix.
     /// (C3) A warp has 32 threads.
     /// (C4) The conditions around it are equal for all threads of a warp.
-    LoadMatrix = "load_matrix"(buffer: one(HALF), index: one(INDEX)) { transposed: optional(AttrKind::Bool) } -> (result: one(HALF))
+    /// (C5) Elements of `transposed` matrices have 2 bytes.
+    LoadMatrix = "load_matrix"(buffer: one(TILED), index: one(INDEX)) { transposed: optional(AttrKind::Bool) } -> (result: one(TILED))
         traits [Writes] stages Stages::Kernel, infer load_matrix;
 }
 
@@ -286,6 +289,9 @@ fn copy_async(cx: &InferCx<'_>) -> Inferred {
     }
     check_scalar(cx, 1, 1)?;
     check_scalar(cx, 3, 1)?;
+    if cx.operands.len() > 4 {
+        check_scalar(cx, 4, 3)?;
+    }
     match cx.int("elements").checked_mul(to.dtype.size() as i64) {
         Some(4 | 8 | 16) => Ok(Vec::new()),
         _ => Err(cx.error(Code::E0209, 2, format!("{} elements of {}", cx.int("elements"), to.dtype))),
@@ -307,9 +313,12 @@ fn load_matrix(cx: &InferCx<'_>) -> Inferred {
         return Err(cx.error(Code::E0204, 1, format!("the buffer holds {}, the result is {dtype}", tensor.dtype)));
     }
     check_scalar(cx, 1, 1)?;
-    match count {
-        2 | 4 | 8 => Ok(vec![Type::Vector { lanes: count, dtype }]),
-        _ => Err(cx.error(Code::E0205, 2, format!("the result has {count} lanes, expected 2, 4 or 8"))),
+    if cx.bool("transposed") && dtype.size() != 2 {
+        return Err(cx.error(Code::E0204, 5, format!("matrices of {dtype} are not transposed")));
+    }
+    match count as usize * dtype.size() {
+        4 | 8 | 16 => Ok(vec![Type::Vector { lanes: count, dtype }]),
+        bytes => Err(cx.error(Code::E0205, 2, format!("the result has {bytes} bytes, expected 4, 8 or 16"))),
     }
 }
 

@@ -323,8 +323,13 @@ impl<'c> Lowering<'_, 'c> {
         // Addresses of 16 bytes are not kept in the first cache: each is read once.
         let policy = if bytes == 16 { "cg" } else { "ca" };
         let (to, from) = (self.in_space(to, SHARED)?, self.in_space(from, GLOBAL)?);
-        self.emit.call_intrinsic(&format!("llvm.nvvm.cp.async.{policy}.shared.global.{bytes}"), &[], &[to, from])?;
-        Ok(())
+        let name = format!("llvm.nvvm.cp.async.{policy}.shared.global.{bytes}");
+        let Some(&exists) = operands.get(4) else { return self.emit.call_intrinsic(&name, &[], &[to, from]).map(drop) };
+        // Behind the bytes that are read are zeros.
+        let (all, none) = (self.emit.const_int(32, 1, bytes), self.emit.const_int(32, 1, 0));
+        let exists = self.value(exists)?.into_int_value();
+        let read = self.emit.builder.build_select(exists, all, none, "")?;
+        self.emit.call_intrinsic(&format!("{name}.s"), &[], &[to, from, read]).map(drop)
     }
 
     fn commit_copies(&mut self) -> Result<(), Error> {
@@ -338,14 +343,15 @@ impl<'c> Lowering<'_, 'c> {
 
     fn load_matrix(&mut self, inst: Inst) -> Result<(), Error> {
         let operands = self.function.operands(inst).to_vec();
-        let (_, lanes) = self.vector_type(self.function.result(inst))?;
+        let (dtype, lanes) = self.vector_type(self.function.result(inst))?;
+        let words = lanes as usize * dtype.size() / 4;
         let transposed = matches!(self.attr(inst, "transposed"), Some(Attr::Bool(true)));
         let at = self.address(operands[0], operands[1])?;
         let at = self.in_space(at, SHARED)?;
-        let name = format!("llvm.nvvm.ldmatrix.sync.aligned.m8n8.x{}{}.b16", lanes / 2, if transposed { ".trans" } else { "" });
+        let name = format!("llvm.nvvm.ldmatrix.sync.aligned.m8n8.x{words}{}.b16", if transposed { ".trans" } else { "" });
         let call = self.emit.call_intrinsic(&name, &[at.get_type()], &[at])?;
         let words = self.parts(call.try_as_basic_value().expect_basic("a matrix"))?;
-        let matrix = self.emit.bitcast(self.joined(&words)?, self.emit.int_ty(16, lanes))?;
+        let matrix = self.emit.bitcast(self.joined(&words)?, self.emit.ty(dtype, lanes))?;
         self.define(inst, matrix);
         Ok(())
     }
@@ -390,6 +396,10 @@ impl<'c> Lowering<'_, 'c> {
         let i32t = self.emit.int_ty(32, 1);
         let halves: BasicTypeEnum<'c> = self.emit.context.f16_type().vec_type(2).into();
         let f32t = self.emit.ty(DType::F32, 1);
+        let is_first = matches!(self.emit.target, disc_codegen::target::Target::Nvptx { sm } if sm < 80);
+        if is_first && word == Tile::M16N8K16.name() && types[0] == DType::F16 {
+            return self.multiply_half_by_half(inst, halves);
+        }
         let (name, [a, b], of, sums) = match (Tile::from_name(word), types) {
             (Some(Tile::M16N8K8), _) => ("m16n8k8.row.col.tf32".to_owned(), [4, 2], i32t, f32t),
             (Some(Tile::M16N8K16), [DType::F16, _]) => ("m16n8k16.row.col.f32.f32".to_owned(), [4, 2], halves, f32t),
@@ -407,6 +417,22 @@ impl<'c> Lowering<'_, 'c> {
         let call = self.emit.call_intrinsic(&format!("llvm.nvvm.mma.{name}"), &[], &arguments)?;
         let results = self.parts(call.try_as_basic_value().expect_basic("a tile"))?;
         let tile = self.joined(&results)?;
+        self.define(inst, tile);
+        Ok(())
+    }
+
+    /// Lowers a product of f16 for sm_75, whose instruction has half of the terms: two of them.
+    fn multiply_half_by_half(&mut self, inst: Inst, halves: BasicTypeEnum<'c>) -> Result<(), Error> {
+        let operands = self.function.operands(inst).to_vec();
+        let a = self.registers(self.value(operands[0])?, 4, halves)?;
+        let b = self.registers(self.value(operands[1])?, 2, halves)?;
+        let mut sums = self.registers(self.value(operands[2])?, 4, self.emit.ty(DType::F32, 1))?;
+        for (a, &b) in a.chunks(2).zip(&b) {
+            let arguments = [a, &[b], &sums].concat();
+            let call = self.emit.call_intrinsic("llvm.nvvm.mma.m16n8k8.row.col.f32.f32", &[], &arguments)?;
+            sums = self.parts(call.try_as_basic_value().expect_basic("a tile"))?;
+        }
+        let tile = self.joined(&sums)?;
         self.define(inst, tile);
         Ok(())
     }

@@ -100,6 +100,38 @@ fn copies_and_tiles_have_instructions() {
 }
 
 #[test]
+fn copies_that_do_not_exist_read_nothing() {
+    let body = "  %t = place lane : i32\n  %m = shared : buffer<512xf16, shared>
+  %n0 = load %n[%t] : (buffer<[N]xi32>, i32) -> i32\n  %e = compare LT, %t, %n0 : (i32, i32) -> i1
+  copy_async %m, %t, %h, %t, %e, elements = 8 : (buffer<512xf16, shared>, i32, buffer<[N]xf16>, i32, i1)
+  commit_copies\n  wait_copies left = 0";
+    check(80, body, &["selp.b32", ", 16, %r"]);
+}
+
+#[test]
+fn tiles_are_those_of_the_chip_and_the_type() {
+    let halves = "  %t = place lane : i32\n  %m = shared : buffer<512xf16, shared>
+  %a = load_matrix %m[%t] : (buffer<512xf16, shared>, i32) -> vector<8xf16>
+  %b = load_matrix %m[%t] : (buffer<512xf16, shared>, i32) -> vector<4xf16>\n  %c = constant dense<0.0> : vector<4xf32>
+  %d = multiply_tiles m16n8k16, %a, %b, %c : (vector<8xf16>, vector<4xf16>, vector<4xf32>) -> vector<4xf32>
+  store %x[%t], %d : (buffer<[N]xf32>, i32, vector<4xf32>)";
+    let found = lowered(75, &format!("kernel @k(%x: buffer<[N]xf32>) grid threads = 32, warp = 32 {{\n{halves}\n  return\n}}"));
+    assert_eq!(found.matches("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32").count(), 2, "{found}");
+    let bytes = "  %t = place lane : i32\n  %m = shared : buffer<512xi8, shared>
+  %a = load_matrix %m[%t] : (buffer<512xi8, shared>, i32) -> vector<16xi8>
+  %b = load_matrix %m[%t] : (buffer<512xi8, shared>, i32) -> vector<8xi8>\n  %c = constant dense<0> : vector<4xi32>
+  %d = multiply_tiles m16n8k32, %a, %b, %c : (vector<16xi8>, vector<8xi8>, vector<4xi32>) -> vector<4xi32>
+  store %n[%t], %d : (buffer<[N]xi32>, i32, vector<4xi32>)";
+    check(80, bytes, &["ldmatrix.sync.aligned.m8n8.x4.shared.b16", "m16n8k32.row.col.s32.s8.s8.s32"]);
+    let words = "  %t = place lane : i32\n  %m = shared : buffer<512xf32, shared>
+  %a = load_matrix %m[%t] : (buffer<512xf32, shared>, i32) -> vector<4xf32>
+  %b = load_matrix %m[%t] : (buffer<512xf32, shared>, i32) -> vector<2xf32>\n  %c = constant dense<0.0> : vector<4xf32>
+  %d = multiply_tiles m16n8k8, %a, %b, %c : (vector<4xf32>, vector<2xf32>, vector<4xf32>) -> vector<4xf32>
+  store %x[%t], %d : (buffer<[N]xf32>, i32, vector<4xf32>)";
+    check(80, words, &["m8n8.x2.shared.b16", "m16n8k8.row.col.f32.tf32.tf32.f32"]);
+}
+
+#[test]
 fn a_failure_is_reported_once() {
     let body = "  %t = place thread : i32\n  %zero = constant dense<0> : i32
   %v = load %n[%t] : (buffer<[N]xi32>, i32) -> i32\n  %ok = compare LT, %zero, %v : (i32, i32) -> i1

@@ -134,8 +134,12 @@ impl Compiler<'_> {
         };
         let (to, to_address, to_index) = side(self, 0)?;
         let (from, from_address, from_index) = side(self, 2)?;
+        let exists = match self.function.operands(inst).len() {
+            5.. => Some(self.plane(inst, 4)?),
+            _ => None,
+        };
         let elements = self.int(inst, "elements")? as u32;
-        let copy = CopyAsync { to, to_address, to_index, from, from_address, from_index, elements };
+        let copy = CopyAsync { to, to_address, to_index, from, from_address, from_index, exists, elements };
         self.emit(Op::CopyAsync(Box::new(copy)), elements);
         Ok(())
     }

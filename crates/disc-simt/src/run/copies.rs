@@ -48,10 +48,11 @@ impl Run<'_> {
         let from = span(op.from, op.from_address, op.from_index, "copies from");
         let to = span(op.to, op.to_address, op.to_index, "copies to");
         let mask = self.mask;
-        self.locate(&from, &mask)?;
-        self.count_access(self.space(op.from), &mask, bytes.into(), false);
+        let reading = op.exists.map_or(mask, |exists| mask.only(self.planes.get::<u8>(self.slot(exists))));
+        self.locate(&from, &reading)?;
+        self.count_access(self.space(op.from), &reading, bytes.into(), false);
         let mut held = vec![0; self.program.threads as usize * bytes as usize];
-        self.runs(&from, &mask, |run, first, count| {
+        self.runs(&from, &reading, |run, first, count| {
             run.record(&from, (first, count), Kind::Read)?;
             let at = run.memory_at(op.from, first);
             let held = &mut held[(first * bytes) as usize..((first + count) * bytes) as usize];

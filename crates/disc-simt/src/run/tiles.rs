@@ -11,43 +11,48 @@ use disc_ir::{
 };
 use half::{bf16, f16};
 
-/// Rows and columns of a matrix that `load_matrix` reads.
+/// Rows of a matrix that `load_matrix` reads, and columns of elements of 2 bytes.
 const SIDE: usize = 8;
+/// Bytes of a row, and bytes of a matrix that each thread gets.
+const ROW: usize = 16;
+const WORD: usize = 4;
 
 impl Run<'_> {
     pub(super) fn load_matrix(&mut self, buffer: BufferId, [address, index]: [Reg; 2], transposed: bool, to: Reg) -> Done {
         self.check_warps("a load of matrices")?;
         let (to, warp) = (self.slot(to), self.program.warp as usize);
-        let (lanes, rows) = (to.lanes as usize, to.lanes as usize / 2 * SIDE);
+        let size = to.dtype().size();
+        let (bytes, each) = (to.lanes as usize * size, WORD / size);
+        let rows = bytes / WORD * SIDE;
         if warp != 4 * SIDE {
             return Err(Stop::new(self.mask.first(), format!("loads matrices by a warp of {warp} threads, 32 do that")));
         }
         let (address, index) = (self.slot(address), self.slot(index));
-        let span = Span { buffer, address, index, each: SIDE as u32, align: Some(16), verb: "reads" };
+        let span = Span { buffer, address, index, each: (ROW / size) as u32, align: Some(ROW as u32), verb: "reads" };
         // The lanes behind the rows name none.
         let names: Vec<u8> = (0..self.program.threads as usize).map(|thread| u8::from(thread % warp < rows)).collect();
         let named = self.mask.only(&names);
         self.locate(&span, &named)?;
-        self.count_access(self.space(buffer), &named, 16, false);
-        let mut loaded = vec![[0_u16; SIDE]; self.program.threads as usize];
+        self.count_access(self.space(buffer), &named, ROW as u64, false);
+        let mut loaded = vec![[0_u8; ROW]; self.program.threads as usize];
         self.runs(&span, &named, |run, first, count| {
             run.record(&span, (first, count), Kind::Read)?;
             for thread in first..first + count {
                 let at = run.memory_at(buffer, thread);
                 let row = &mut loaded[thread as usize];
                 // SAFETY: the range was checked.
-                unsafe { at.copy_to_nonoverlapping(row.as_mut_ptr().cast(), 2 * SIDE) };
+                unsafe { at.copy_to_nonoverlapping(row.as_mut_ptr(), ROW) };
             }
             Ok(())
         })?;
-        let result = self.planes.get_mut::<u16>(Slot { dtype: Some(DType::U16), ..to });
+        let result = self.planes.bytes_mut(to);
         for thread in self.mask.iter() {
             let (thread, lane) = (thread as usize, thread as usize % warp);
             let rows = &loaded[thread - lane..];
-            for place in 0..lanes {
-                let (matrix, line, along) = (place / 2 * SIDE, lane / 4, 2 * (lane % 4) + place % 2);
+            for (held, to) in result[thread * bytes..(thread + 1) * bytes].chunks_exact_mut(size).enumerate() {
+                let (matrix, line, along) = (held / each * SIDE, lane / 4, each * (lane % 4) + held % each);
                 let (row, column) = if transposed { (along, line) } else { (line, along) };
-                result[thread * lanes + place] = rows[matrix + row][column];
+                to.copy_from_slice(&rows[matrix + row][column * size..(column + 1) * size]);
             }
         }
         Ok(())

@@ -21,7 +21,8 @@ pub(super) struct Copies {
 #[derive(Clone)]
 struct Copy {
     to: (Buffer, i64),
-    from: (Buffer, i64),
+    /// None for zeros.
+    from: Option<(Buffer, i64)>,
     elements: i64,
 }
 
@@ -45,12 +46,15 @@ impl<'a> Threads<'a> {
 
     /// Begins a copy: until it ends, nobody reads its destination.
     fn begun(&self, machine: &mut Machine<'a>, inst: Inst, thread: usize) -> Result<Copy, Diagnostic> {
-        let [to, to_index, from, from_index] = self.function.operands(inst)[..] else { unreachable!("four operands") };
+        let [to, to_index, from, from_index, ref exists @ ..] = self.function.operands(inst)[..] else {
+            unreachable!("at least four operands")
+        };
         let to = (self.buffer(to, thread)?, self.int(to_index, thread)?);
-        let from = (self.buffer(from, thread)?, self.int(from_index, thread)?);
+        let exists = exists.first().map_or(Ok(true), |&exists| Ok(self.tensor(exists, thread)?.at(0).is_true()))?;
+        let from = if exists { Some((self.buffer(from, thread)?, self.int(from_index, thread)?)) } else { None };
         let elements = self.number(inst, "elements");
         let bytes = elements * to.0.dtype.size() as i64;
-        for (buffer, element) in [&to, &from] {
+        for (buffer, element) in [Some(&to), from.as_ref()].into_iter().flatten() {
             if !buffer.is_aligned(*element, bytes) {
                 return Err(fault(format!("element {element} of the buffer starts at no multiple of {bytes} bytes")));
             }
@@ -66,7 +70,10 @@ impl<'a> Threads<'a> {
         let done = batches.len().saturating_sub(left);
         for Copy { to, from, elements } in batches.drain(..done).flatten() {
             for element in 0..elements {
-                let bytes = machine.memory.read(&from.0, from.1 + element)?.to_vec();
+                let bytes = match &from {
+                    Some((from, start)) => machine.memory.read(from, start + element)?.to_vec(),
+                    None => vec![0; to.0.dtype.size()],
+                };
                 machine.memory.write(&to.0, to.1 + element, &bytes)?;
             }
         }

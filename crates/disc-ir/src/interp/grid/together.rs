@@ -19,6 +19,8 @@ use std::collections::HashMap;
 
 /// The bytes of a row of a matrix, and its alignment.
 const MATRIX_ROW: i64 = 16;
+/// The bytes of a matrix that a thread gets.
+const MATRIX_WORD: usize = 4;
 
 pub(super) fn fault(message: String) -> Diagnostic {
     Diagnostic::new(Code::E0211, message)
@@ -158,9 +160,10 @@ impl<'a> Threads<'a> {
         for thread in active(mask) {
             let (first, lane) = (thread - thread % warp, thread % warp);
             let mut bytes = Vec::new();
+            let each = MATRIX_WORD / dtype.size();
             for held in 0..lanes as usize {
-                let (matrix, pair) = (held / 2, 2 * (lane % 4) + held % 2);
-                let (row, column) = if transposed { (pair, lane / 4) } else { (lane / 4, pair) };
+                let (matrix, along) = (held / each, each * (lane % 4) + held % each);
+                let (row, column) = if transposed { (along, lane / 4) } else { (lane / 4, along) };
                 let named = first + 8 * matrix + row;
                 let (from, start) = (self.buffer(buffer, named)?, self.int(index, named)?);
                 if !from.is_aligned(start, MATRIX_ROW) {
