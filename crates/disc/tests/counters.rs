@@ -5,9 +5,12 @@
 mod programs;
 
 use disc::{
-    Options, compile, parse,
-    ral::{HostOutputs, HostTensor},
+    Options, compile,
+    ir::{DType, interp::Tensor},
+    parse,
+    ral::HostOutputs,
     simt::{KernelCounters, counters},
+    to_host,
 };
 use programs::SOFTMAX;
 use std::sync::{Mutex, PoisonError};
@@ -31,6 +34,14 @@ func @main(%x: tensor<[B]x[S]xf32>) -> tensor<[S]x[B]xf32> {
   return %t : tensor<[S]x[B]xf32>
 }";
 
+/// Products of the rows of a matrix of halves, or of its columns, behind each of which is an op.
+const PRODUCTS: &str = "
+func @main(%x: tensor<[B]x[S]xf16>) -> tensor<[N]x[N]xf16> {
+  %z = dot_general %x, %x, contracting_dims = [K] x [K] : (tensor<[B]x[S]xf16>, tensor<[B]x[S]xf16>) -> tensor<[N]x[N]xf16>
+  %t = tanh %z : tensor<[N]x[N]xf16>
+  return %t : tensor<[N]x[N]xf16>
+}";
+
 /// Rows that attend to each other.
 const ATTENTION: &str = "
 func @main(%x: tensor<[B]x[S]xf32>) -> tensor<[B]x[S]xf32> {
@@ -52,14 +63,17 @@ func @main(%x: tensor<[B]x[S]xf32>) -> tensor<[B]x[S]xf32> {
 const EVEN: f64 = 1.05;
 const ODD: f64 = 1.3;
 
+const CHIP: &str = "sm_90";
+
 /// A test that counts runs alone: the counters are those of the whole process.
 static ALONE: Mutex<()> = Mutex::new(());
 
-fn counted(program: &str, sizes: [i64; 2]) -> Vec<KernelCounters> {
+fn counted(program: &str, chip: &str, (dtype, sizes): (DType, [i64; 2])) -> Vec<KernelCounters> {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    let options = Options { device: Some("simt:sm_90".into()), ..Options::default() };
+    let options = Options { device: Some(format!("simt:{chip}")), ..Options::default() };
     let executable = compile(parse(program).unwrap(), &options).unwrap().load(Vec::new(), &options).unwrap();
-    let input = HostTensor::new(&sizes, &vec![0.5_f32; (sizes[0] * sizes[1]) as usize]).unwrap();
+    let values = vec![0.5; (sizes[0] * sizes[1]) as usize];
+    let input = to_host(&Tensor::from_f64s(dtype, &sizes, &values).unwrap()).unwrap();
     counters(true);
     executable.with_session(|session| executable.run(0, session, &[input.as_input()], &mut HostOutputs::new())).unwrap();
     counters(true)
@@ -69,7 +83,12 @@ fn counted(program: &str, sizes: [i64; 2]) -> Vec<KernelCounters> {
 /// least sectors; for widths that vectors divide, that its threads wait for no banks.
 #[track_caller]
 fn check(program: &str, sizes: [i64; 2], ends: &str, most: f64) {
-    let found = counted(program, sizes);
+    check_of(program, CHIP, (DType::F32, sizes), ends, most);
+}
+
+#[track_caller]
+fn check_of(program: &str, chip: &str, (dtype, sizes): (DType, [i64; 2]), ends: &str, most: f64) {
+    let found = counted(program, chip, (dtype, sizes));
     let [kernel] = &found[..] else { panic!("{sizes:?}: {found:?}") };
     assert!(kernel.kernel.ends_with(ends), "{sizes:?}: {}", kernel.kernel);
     let within = |asked: u64, least: u64| asked as f64 <= most * least as f64;
@@ -112,4 +131,34 @@ fn attention_reads_and_writes_whole_sectors() {
     check(ATTENTION, [128, 64], "_attention_heads", EVEN);
     check(ATTENTION, [128, 128], "_attention_s", EVEN);
     check(ATTENTION, [127, 63], "_attention_heads", ODD);
+}
+
+#[test]
+fn products_of_tiles_read_and_write_whole_sectors() {
+    for chip in ["sm_75", "sm_80", "sm_90"] {
+        for (axis, free, [rows, columns]) in [("1", "B", [192, 96]), ("0", "S", [96, 192]), ("1", "B", [1024, 32])] {
+            let program = PRODUCTS.replace("[K]", &format!("[{axis}]")).replace("[N]", &format!("[{free}]"));
+            let ends = if rows == 1024 { "_mma128" } else { "_mma64" };
+            check_of(&program, chip, (DType::F16, [rows, columns]), ends, EVEN);
+        }
+    }
+}
+
+#[test]
+fn attention_of_tiles_reads_and_writes_whole_sectors() {
+    let halves = ATTENTION.replace("f32", "f16");
+    let halves =
+        halves.replace("%t = reduce %c", "%w = convert %c : (tensor<[B]x[B]xf16>) -> tensor<[B]x[B]xf32>\n  %t = reduce %w");
+    let (scores, rest) = halves.split_once("  %z = constant").expect("a softmax follows");
+    let (softmax, weighted) = rest.split_once("  %o =").expect("a product follows");
+    let softmax =
+        softmax.replace("f16", "f32").replace("convert %c : (tensor<[B]x[B]xf32>)", "convert %c : (tensor<[B]x[B]xf16>)");
+    let softmax = softmax.replace("subtract %c", "subtract %w");
+    let narrow = "  %h = convert %p : (tensor<[B]x[B]xf32>) -> tensor<[B]x[B]xf16>\n";
+    let program = format!("{scores}  %z = constant{softmax}{narrow}  %o ={}", weighted.replace("%p", "%h"));
+    for chip in ["sm_75", "sm_80", "sm_90"] {
+        for sizes in [[128, 64], [192, 128], [64, 32]] {
+            check_of(&program, chip, (DType::F16, sizes), "_attention_mma", EVEN);
+        }
+    }
 }

@@ -11,6 +11,7 @@ pub mod monoid;
 mod open_blocks;
 mod precision;
 mod site;
+mod tile_ops;
 
 pub use builder::KernelBuilder;
 pub use index::{Index, linear};

@@ -80,7 +80,12 @@ impl KernelBuilder {
 
     /// Ends the first branch, without results, and opens the other one.
     pub fn else_(&mut self, open: OpenIf) -> OpenElse {
-        self.emit_all(OpKind::Return, &[], &[], None);
+        self.else_giving(open, &[])
+    }
+
+    /// Ends the first branch with its results, and opens the other one.
+    pub fn else_giving(&mut self, open: OpenIf, results: &[Value]) -> OpenElse {
+        self.emit_all(OpKind::Return, results, &[], None);
         let region = self.function.add_block();
         self.block = region;
         OpenElse { pred: open.pred, regions: [open.region, region], outer: open.outer }
@@ -88,9 +93,14 @@ impl KernelBuilder {
 
     /// Ends the second branch, without results.
     pub fn close_else(&mut self, open: OpenElse) {
-        self.emit_all(OpKind::Return, &[], &[], None);
+        self.close_else_giving(open, &[]);
+    }
+
+    /// Ends the second branch with its results, as many as the first one has.
+    pub fn close_else_giving(&mut self, open: OpenElse, results: &[Value]) -> Vec<Value> {
+        self.emit_all(OpKind::Return, results, &[], None);
         self.block = open.outer;
-        self.emit_in(self.block, OpKind::If, &[open.pred], &[], &open.regions, None);
+        self.emit_in(self.block, OpKind::If, &[open.pred], &[], &open.regions, None)
     }
 
     pub fn close_if(&mut self, open: OpenIf) {

@@ -181,6 +181,12 @@ pub enum VersionKind {
     FewRowVectors,
     /// Matmuls of a grid of few rows, or few columns.
     FewRows,
+    /// Matmuls of a grid by products of tiles, for which a block has 128 by 128 results.
+    LargeMmaTiles,
+    /// Matmuls of a grid by products of tiles, for which a block has 64 by 64 results.
+    MmaTiles,
+    /// Attention on a grid by products of tiles.
+    MmaAttention,
     /// Positions of many true elements of a grid, in parts that are counted first.
     SplitPositions,
     /// Positions of true elements of a grid, found by one block.
@@ -188,7 +194,7 @@ pub enum VersionKind {
 }
 
 impl VersionKind {
-    pub const ALL: [Self; 39] = [
+    pub const ALL: [Self; 42] = [
         Self::SplitRows,
         Self::SplitPhases,
         Self::RowsInLanes,
@@ -226,6 +232,9 @@ impl VersionKind {
         Self::RowVectors,
         Self::FewRowVectors,
         Self::FewRows,
+        Self::LargeMmaTiles,
+        Self::MmaTiles,
+        Self::MmaAttention,
         Self::SplitPositions,
         Self::BlockPositions,
     ];

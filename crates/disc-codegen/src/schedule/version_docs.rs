@@ -211,6 +211,24 @@ impl VersionKind {
                 "grids: matmuls of at most 8 rows, or of as few columns if that is known; all tensors have fewer than 2^31 elements",
                 "as `kN_matmul_rows_v`",
             ],
+            Self::LargeMmaTiles => [
+                "`kN_matmul_mma128`",
+                "grids of chips that multiply tiles, from `sm_75` on: other matmuls of f16, and from `sm_80` on of bf16 and of \
+                 8-bit integers, with at least 128 rows, 128 columns and 2^20 results; chunks of 16 bytes divide the innermost \
+                 dimension of each operand, and memory is aligned for them",
+                "a block has 128 by 128 results, and its 8 warps tiles of them",
+            ],
+            Self::MmaTiles => [
+                "`kN_matmul_mma64`",
+                "grids: other results of as many rows, columns and batches as there are, else as `kN_matmul_mma128`",
+                "a block has 64 by 64 results, and its 4 warps tiles of them",
+            ],
+            Self::MmaAttention => [
+                "`kN_attention_mma`",
+                "grids of chips that multiply tiles of the type: softmax attention of f16 or bf16, more than 16 queries of at most \
+                 128 terms; 8 divides terms and columns, and memory is aligned for chunks of 16 bytes",
+                "a block has 64 queries and 64 or 128 columns of values, a warp 16 of the queries, and walks tiles of 64 keys, of 32 if queries or values are wide",
+            ],
             Self::SplitPositions => [
                 "`kN_standalone_count` and `kN_standalone_split` of `nonzero`",
                 "grids: at least 2^14 elements; all tensors have fewer than 2^31 elements",

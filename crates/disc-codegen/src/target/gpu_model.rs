@@ -1,5 +1,6 @@
 //! Holds the numbers about GPUs that the hardware sets, or that passes and schedules share.
 use super::Target;
+use disc_ir::DType;
 use disc_passes::analysis::cost_model::CostModel;
 
 /// NVIDIA's architectures from Volta on.
@@ -16,6 +17,8 @@ pub struct GpuModel {
     pub shared_bytes: i64,
     /// Copies to shared memory run beside other work (`cp.async`).
     pub has_async_copies: bool,
+    /// Types of operands that a warp multiplies tile by tile (`mma.sync`).
+    pub multiplied: &'static [DType],
 }
 
 impl GpuModel {
@@ -45,11 +48,17 @@ impl GpuModel {
         let is_plain = (3..=4).contains(&number.len()) && number.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
         // Four digits are RDNA, whose waves have 32 threads; three are GCN and CDNA.
         let warp = if number.len() == 4 { 32 } else { 64 };
-        is_plain.then_some(Self { warp, shared_bytes: 64 << 10, has_async_copies: false })
+        is_plain.then_some(Self { warp, shared_bytes: 64 << 10, has_async_copies: false, multiplied: &[] })
     }
 
     fn nvidia(sm: u32) -> Self {
-        Self { warp: 32, shared_bytes: 48 << 10, has_async_copies: sm >= 80 }
+        let multiplied: &[DType] = match sm {
+            80.. => &[DType::F16, DType::BF16, DType::F32, DType::I8, DType::U8],
+            75.. => &[DType::F16],
+            // The first ones have tiles of another layout.
+            _ => &[],
+        };
+        Self { warp: 32, shared_bytes: 48 << 10, has_async_copies: sm >= 80, multiplied }
     }
 }
 
@@ -101,6 +110,9 @@ impl CostModel for GpuModel {
 
     /// The blocks of a grid are split among them.
     fn joins_matmuls(&self) -> bool {
+        true
+    }
+    fn converts_queries(&self) -> bool {
         true
     }
 

@@ -60,6 +60,10 @@ pub trait CostModel: Debug + Send + Sync {
     fn joins_matmuls(&self) -> bool {
         false
     }
+    /// Returns true if attention converts queries where it reads them.
+    fn converts_queries(&self) -> bool {
+        false
+    }
     /// Returns true if the host program reads what kernels write without waiting for a device.
     fn shares_memory(&self) -> bool {
         true

@@ -50,7 +50,8 @@ fn in_block(function: &mut Function, block: Block, solver: &Arc<Solver>, cx: &mu
     let once = |value: Value| uses[value.index()] == 1;
     let insts = function.insts(block);
     let most = cx.options.model.most_value_columns();
-    let chains = insts.iter().filter_map(|&last| chain(function, solver, last, &once));
+    let converts = cx.options.model.converts_queries();
+    let chains = insts.iter().filter_map(|&last| chain(function, solver, (last, converts), &once));
     let chains: Vec<[Inst; 3]> =
         chains.filter(|&[_, _, last]| most.is_none_or(|most| may_have_columns(function, solver, last, most))).collect();
     for &chain in &chains {
@@ -66,9 +67,15 @@ fn in_block(function: &mut Function, block: Block, solver: &Arc<Solver>, cx: &mu
     Ok(found)
 }
 
-/// The chain of groups that ends with the group `last`.
-fn chain(function: &Function, solver: &Solver, last: Inst, once: &impl Fn(Value) -> bool) -> Option<[Inst; 3]> {
-    let weighted = Product::of(function, last)?;
+/// The chain of groups that ends with the group `last`; in it, queries may be converted where they
+/// are read.
+fn chain(
+    function: &Function,
+    solver: &Solver,
+    (last, converts): (Inst, bool),
+    once: &impl Fn(Value) -> bool,
+) -> Option<[Inst; 3]> {
+    let weighted = Product::of(function, last, converts)?;
     let weights = function.operands(last)[weighted.left?];
     let rows = single_result(function, weights, FusionKind::Reduction).filter(|_| once(weights))?;
     let rank = function.shape(weights).len();
@@ -78,7 +85,7 @@ fn chain(function: &Function, solver: &Solver, last: Inst, once: &impl Fn(Value)
         let same = same_shape(solver, function.shape(value), function.shape(weights));
         (same && stays_in_rows(function, solver, rows, i)).then_some(first)
     })?;
-    let product = Product::of(function, scores)?;
+    let product = Product::of(function, scores, converts)?;
     let plain = product.rows.is_some() && product.right.is_some() && product.batch == rank.checked_sub(2)?;
     let along_rows = weighted.left_axes_in_order && weighted.left_sum == [rank as i64 - 1] && weighted.batch + 2 == rank;
     (plain && !product.transposed && along_rows).then_some([scores, rows, last])
@@ -104,7 +111,7 @@ struct Product {
     /// The operands, as positions among the group's inputs; the right one may be broadcast.
     left: Option<usize>,
     right: Option<usize>,
-    /// As `left`, but the operand may be reshaped.
+    /// As `left`, but the operand may be reshaped, or converted if that is allowed.
     rows: Option<usize>,
     batch: usize,
     left_sum: Vec<i64>,
@@ -115,7 +122,7 @@ struct Product {
 }
 
 impl Product {
-    fn of(function: &Function, group: Inst) -> Option<Self> {
+    fn of(function: &Function, group: Inst, converts: bool) -> Option<Self> {
         if !is_group(function, group, FusionKind::Matmul) {
             return None;
         }
@@ -137,7 +144,7 @@ impl Product {
         Some(Self {
             left: input(left),
             right: input(stored(function, right)),
-            rows: input(reshaped(function, left)),
+            rows: input(reshaped(function, left, converts)),
             batch: batching.len(),
             left_sum: left_sum.to_vec(),
             left_axes_in_order: batching.iter().zip(0..).all(|(&axis, i)| axis == i),
@@ -146,9 +153,11 @@ impl Product {
     }
 }
 
-/// The value behind a reshape.
-fn reshaped(function: &Function, value: Value) -> Value {
-    function.made_by(value, OpKind::Reshape).map_or(value, |inst| reshaped(function, function.operands(inst)[0]))
+/// The value behind reshapes, and behind conversions if they count.
+fn reshaped(function: &Function, value: Value, converts: bool) -> Value {
+    let conversion = || function.made_by(value, OpKind::Convert).filter(|_| converts);
+    let made = function.made_by(value, OpKind::Reshape).or_else(conversion);
+    made.map_or(value, |inst| reshaped(function, function.operands(inst)[0], converts))
 }
 
 /// The value behind broadcasts, reshapes and conversions, which read the same memory.

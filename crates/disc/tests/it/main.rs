@@ -18,6 +18,7 @@ mod capture;
 mod compiled;
 mod encoder;
 mod grids;
+mod mma;
 mod nontemporal;
 mod order;
 mod package;

@@ -1,10 +1,15 @@
 //! Runs each kind of version, on the host or on a device for grids.
 use super::versions::{
-    ATTENTION, ATTENTION_OF_ANY, COLUMNS, ENLARGED, NEGATED, NONTEMPORAL_BYTES, PRODUCT, SCAN, SOFTMAX, SORT, SUMS,
-    TURNED_HALVES, WINOGRAD, close, load, load_on,
+    ATTENTION, ATTENTION_OF_ANY, ATTENTION_OF_HALVES, COLUMNS, ENLARGED, NEGATED, NONTEMPORAL_BYTES, PRODUCT, SCAN, SOFTMAX,
+    SORT, SUMS, TURNED_HALVES, WINOGRAD, load, load_on,
 };
-use disc::ral::{HostOutputs, HostTensor};
+use disc::{
+    from_host,
+    ir::generate::cases::Nearness,
+    ral::{HostOutputs, HostTensor},
+};
 use disc_codegen::{schedule::VersionKind, target::Target};
+use disc_filetests::compare;
 
 pub(super) const TRANSPOSED: &str = "
 func @main(%x: tensor<[B]x[S]xf32>) -> tensor<[S]x[B]xf32> {
@@ -41,6 +46,18 @@ func @main(%x: tensor<[B]x[S]xf32>) -> (tensor<[B]x[min(S, 5)]xf32>, tensor<[B]x
 pub(super) const LINEAR: &str = "
 func @main(%x: tensor<[B]x[K]xf32>, %y: tensor<[N]x[K]xf32>) -> tensor<[B]x[N]xf32> {
   %z = dot_general %x, %y, lhs_contracting_dims = [1], rhs_contracting_dims = [1] : (tensor<[B]x[K]xf32>, tensor<[N]x[K]xf32>) -> tensor<[B]x[N]xf32>
+  %t = tanh %z : tensor<[B]x[N]xf32>
+  return %t : tensor<[B]x[N]xf32>
+}";
+
+/// The same product of halves, whose sums keep all bits.
+pub(super) const LINEAR_HALVES: &str = "
+func @main(%x: tensor<[B]x[K]xf32>, %y: tensor<[N]x[K]xf32>) -> tensor<[B]x[N]xf32> {
+  %hx = convert %x, dtype = f16 : (tensor<[B]x[K]xf32>) -> tensor<[B]x[K]xf16>
+  %hy = convert %y, dtype = f16 : (tensor<[N]x[K]xf32>) -> tensor<[N]x[K]xf16>
+  %a = convert %hx, dtype = f32 : (tensor<[B]x[K]xf16>) -> tensor<[B]x[K]xf32>
+  %b = convert %hy, dtype = f32 : (tensor<[N]x[K]xf16>) -> tensor<[N]x[K]xf32>
+  %z = dot_general %a, %b, lhs_contracting_dims = [1], rhs_contracting_dims = [1] : (tensor<[B]x[K]xf32>, tensor<[N]x[K]xf32>) -> tensor<[B]x[N]xf32>
   %t = tanh %z : tensor<[B]x[N]xf32>
   return %t : tensor<[B]x[N]xf32>
 }";
@@ -135,6 +152,14 @@ fn case(kind: VersionKind) -> Case {
         VersionKind::RowVectors => Case { inputs: vec![vec![1, 300], vec![300, 20]], ..grid(PRODUCT, 1, 1, "_row_v") },
         VersionKind::FewRowVectors => Case { inputs: vec![vec![5, 300], vec![300, 20]], ..grid(PRODUCT, 1, 1, "_rows_v") },
         VersionKind::FewRows => Case { inputs: vec![vec![3, 301], vec![20, 301]], ..grid(LINEAR, 1, 1, "_rows") },
+        VersionKind::LargeMmaTiles => {
+            Case { inputs: vec![vec![1024, 16], vec![1024, 16]], ..grid(LINEAR_HALVES, 1, 1, "_matmul_mma128") }
+        }
+        VersionKind::MmaTiles => Case { inputs: vec![vec![67, 40], vec![21, 40]], ..grid(LINEAR_HALVES, 1, 1, "_matmul_mma64") },
+        VersionKind::MmaAttention => Case {
+            inputs: vec![vec![2, 70, 72], vec![2, 67, 72], vec![2, 67, 136]],
+            ..grid(ATTENTION_OF_HALVES, 1, 1, "_attention_mma")
+        },
         VersionKind::SplitPositions => Case { inputs: vec![vec![16_500]], ..grid(POSITIVE, 1, 1, "_standalone_split") },
         VersionKind::BlockPositions => Case { inputs: vec![vec![1030]], ..grid(POSITIVE, 1, 1, "_standalone_block") },
         VersionKind::ThreadScans => grid(SCAN_DOWN, 30, 300, "_thread"),
@@ -166,8 +191,9 @@ fn each_version_runs_for_some_sizes() {
         if device.is_some() {
             let (host, mut wanted) = (load(program, 1), HostOutputs::new());
             host.with_session(|session| host.run(0, session, &inputs, &mut wanted)).unwrap();
-            let elements = |outputs: &HostOutputs| outputs.tensor(0).unwrap().elements::<f32>().unwrap().to_vec();
-            close(&elements(&outputs), elements(&wanted).into_iter().map(f64::from), &format!("{kind:?}"));
+            let tensor = |outputs: &HostOutputs| from_host(outputs.tensor(0).unwrap()).unwrap();
+            let compared = compare(&tensor(&outputs), &tensor(&wanted), Nearness::Sum);
+            compared.unwrap_or_else(|why| panic!("{kind:?}: {why}"));
         }
         assert!(names.iter().any(|name| name.ends_with(ends)), "{kind:?}: {names:?}");
     }

@@ -21,8 +21,12 @@ const OTHERS: [&str; 6] = ["sm_70", "sm_75", "sm_80", "sm_89", "sm_100", "sm_120
 pub(crate) fn trials(programs: &[(String, PathBuf)], tools: &Arc<Tools>, table: &Arc<Table>, folder: &Path) -> Vec<Trial> {
     let mut trials = Vec::new();
     for (number, (name, path)) in programs.iter().enumerate() {
-        let other = number.is_multiple_of(2).then(|| OTHERS[number / 2 % OTHERS.len()]);
-        for chip in [CHIP].into_iter().chain(other) {
+        // Chips multiply tiles in instructions of their own.
+        let others = match name.contains("mma") {
+            true => OTHERS.to_vec(),
+            false => Vec::from_iter(number.is_multiple_of(2).then(|| OTHERS[number / 2 % OTHERS.len()])),
+        };
+        for chip in [CHIP].into_iter().chain(others) {
             let case = Case { name: name.clone(), path: path.clone(), chip, folder: folder.to_owned() };
             let (tools, table) = (tools.clone(), table.clone());
             trials.push(Trial::test(format!("{chip}/{name}"), move || case.check(&tools, &table)));
@@ -46,6 +50,9 @@ impl Case {
             return Ok(());
         }
         let kernels = Kernels::of(&source, self.chip)?;
+        if self.name.contains("mma") && self.chip != "sm_70" && !kernels.ptx.contains("mma.sync") {
+            return Err("no product of tiles".into());
+        }
         let Some(ptxas) = tools.ptxas(self.chip) else { return Ok(()) };
         let file = self.folder.join(format!("{}-{}.ptx", self.name.replace('/', "-"), self.chip));
         let cubin = file.with_extension("cubin");

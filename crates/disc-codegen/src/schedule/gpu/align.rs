@@ -1,13 +1,13 @@
 //! Finds the accesses of vectors whose addresses are multiples of their bytes: a GPU reads such a
 //! vector at once, and another one lane by lane.
-use disc_ir::{Attr, Function, Inst, OpKind, Solver, Type, Value, graph::Source};
+use disc_ir::{Attr, Block, Function, Inst, OpKind, Solver, Type, Value, graph::Source};
 use std::collections::HashMap;
 
 /// Marks the accesses of vectors at such addresses; the memory of each parameter starts at a
 /// multiple of the bytes of its vectors, and so does shared memory.
 pub(super) fn mark(kernel: &mut Function, solver: &Solver) {
     let mut marked = Vec::new();
-    let mut found = Multiples { kernel, solver, known: HashMap::new() };
+    let mut found = Multiples::of(kernel, solver);
     for inst in kernel.walk(kernel.body) {
         let vector = match kernel.kind_of(inst) {
             OpKind::Load => kernel.result(inst),
@@ -30,14 +30,33 @@ pub(super) fn mark(kernel: &mut Function, solver: &Solver) {
     }
 }
 
+/// Returns true if the addresses of all asynchronous copies are multiples of what they copy.
+pub(super) fn are_copies_aligned(kernel: &Function, solver: &Solver) -> bool {
+    let mut found = Multiples::of(kernel, solver);
+    let copies = kernel.walk(kernel.body).into_iter().filter(|&inst| kernel.kind_of(inst) == OpKind::CopyAsync);
+    copies.into_iter().all(|inst| {
+        let Some(&Attr::Int(elements)) = kernel.inst(inst).attrs.first().and_then(Option::as_ref) else { return false };
+        let operands = kernel.operands(inst);
+        [operands[1], operands[3]].into_iter().all(|index| found.is_multiple(index, elements))
+    })
+}
+
 /// The values that are multiples of a number.
 struct Multiples<'k> {
     kernel: &'k Function,
     solver: &'k Solver,
     known: HashMap<(Value, i64), bool>,
+    /// The loops whose bodies are these blocks.
+    loops: HashMap<Block, Inst>,
 }
 
-impl Multiples<'_> {
+impl<'k> Multiples<'k> {
+    fn of(kernel: &'k Function, solver: &'k Solver) -> Self {
+        let all = kernel.walk(kernel.body).into_iter().filter(|&inst| kernel.kind_of(inst) == OpKind::For);
+        let loops = all.map(|inst| (kernel.inst(inst).regions[0], inst)).collect();
+        Self { kernel, solver, known: HashMap::new(), loops }
+    }
+
     fn is_multiple(&mut self, value: Value, number: i64) -> bool {
         if number == 1 {
             return true;
@@ -47,6 +66,11 @@ impl Multiples<'_> {
         }
         let found = match self.kernel.source(value) {
             Source::Result(inst, _) => self.of_op(inst, number),
+            // The index of a loop: its start, and some steps.
+            Source::Argument(block, 0) => self.loops.get(&block).copied().is_some_and(|inst| {
+                let operands = self.kernel.operands(inst);
+                self.is_multiple(operands[0], number) && self.is_multiple(operands[2], number)
+            }),
             Source::Argument(..) => false,
         };
         self.known.insert((value, number), found);

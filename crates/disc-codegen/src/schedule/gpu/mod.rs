@@ -8,6 +8,7 @@ mod attention;
 mod bitonic;
 mod candidates;
 mod conditions;
+mod fragments;
 mod frame;
 mod matmul;
 mod nonzero;

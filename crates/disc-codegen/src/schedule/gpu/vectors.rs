@@ -33,7 +33,7 @@ pub(super) fn aligned(code: &mut Scheduled, solver: &Solver, lanes: u32) -> Opti
 
 /// Returns true if a thread can run the kernel: its vectors are along memory, and no wider than an
 /// access.
-fn suits_threads(kernel: &Function) -> bool {
+pub(super) fn suits_threads(kernel: &Function) -> bool {
     let lanes = |value: Value| match kernel.ty(value) {
         Type::Vector { lanes, .. } => *lanes,
         _ => 1,
@@ -60,13 +60,15 @@ fn suits_threads(kernel: &Function) -> bool {
 fn vector_memory(kernel: &Function, arguments: &[Argument]) -> Vec<Argument> {
     let mut found: Vec<Argument> = Vec::new();
     for inst in kernel.walk(kernel.body) {
-        let vector = match kernel.kind_of(inst) {
-            OpKind::Load => kernel.result(inst),
-            OpKind::Store => kernel.operands(inst)[2],
+        let operands = kernel.operands(inst);
+        let is_vector = |value: Value| matches!(kernel.ty(value), Type::Vector { lanes, .. } if *lanes > 1);
+        let (buffer, is_wide) = match kernel.kind_of(inst) {
+            OpKind::Load => (operands[0], is_vector(kernel.result(inst))),
+            OpKind::Store => (operands[0], is_vector(operands[2])),
+            // Copies of 16 bytes alone are to memory that threads share.
+            OpKind::CopyAsync => (operands[2], true),
             _ => continue,
         };
-        let buffer = kernel.operands(inst)[0];
-        let is_wide = matches!(kernel.ty(vector), Type::Vector { lanes, .. } if *lanes > 1);
         let is_global = matches!(kernel.ty(buffer), Type::Buffer { space: Space::Global, .. });
         let position = kernel.parameters().iter().position(|&parameter| parameter == buffer);
         let argument = position.and_then(|position| arguments.get(position)).filter(|_| is_wide && is_global);

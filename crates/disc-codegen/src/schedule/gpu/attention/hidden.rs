@@ -4,7 +4,6 @@
 //! it out changes nothing, unless a value there is not finite: then the tile is not left out.
 use super::{
     Attention,
-    memory::Memory,
     rows::Keys,
     tile::{Place, Tile},
 };
@@ -24,12 +23,20 @@ impl Attention<'_> {
         warp_of(self.group.target)
     }
 
-    fn warps(&self) -> i64 {
+    pub(super) fn warps(&self) -> i64 {
         Tile::THREADS / i64::from(self.warp())
     }
 
-    /// Tests if a tile of keys has to be computed: the same for all threads of the block.
-    pub(super) fn is_needed(&self, frame: &mut GridFrame<'_>, place: &Place, memory: &Memory, keys: &Keys) -> Value {
+    /// Tests if a tile of keys has to be computed: the same for all threads of the block, whose
+    /// warps have flags. `is_not_finite` tests the values that the thread reads.
+    pub(super) fn is_needed(
+        &self,
+        frame: &mut GridFrame<'_>,
+        place: &Place,
+        (flags, warps): (Value, i64),
+        keys: &Keys,
+        is_not_finite: &mut dyn FnMut(&mut GridFrame<'_>) -> Value,
+    ) -> Value {
         let GridFrame { kb, elements, .. } = frame;
         let mut seen = kb.zero(DType::I1, 1);
         for &row in &place.rows {
@@ -40,20 +47,20 @@ impl Attention<'_> {
                 seen = kb.map(OpKind::Or, &[seen, shown]);
             }
         }
-        let seen = self.any(kb, memory, seen);
+        let seen = self.any(kb, (flags, warps), seen);
         let zero = kb.zero(DType::I32, 1);
         let is_hidden = kb.compare("EQ", seen, zero);
         let open = frame.kb.open_if(is_hidden);
-        let found = self.is_not_finite(frame, place, keys);
+        let found = is_not_finite(frame);
         let kb = &mut frame.kb;
-        let found = self.any(kb, memory, found);
+        let found = self.any(kb, (flags, warps), found);
         let one = kb.constant(Literal::splat_i64(DType::I32, 1), 1);
         let [needed] = kb.close_if_giving(open, &[found], &[one])[..] else { panic!("one result") };
         kb.compare("NE", needed, zero)
     }
 
     /// Tests if a value of a tile that the thread reads is not finite: `value * 0` is not 0 then.
-    fn is_not_finite(&self, frame: &mut GridFrame<'_>, place: &Place, keys: &Keys) -> Value {
+    pub(super) fn is_not_finite(&self, frame: &mut GridFrame<'_>, place: &Place, keys: &Keys) -> Value {
         let kb = &mut frame.kb;
         let start = kb.zero(DType::I1, 1);
         let bounds = self.values_of_tile(kb, keys);
@@ -76,8 +83,7 @@ impl Attention<'_> {
     }
 
     /// Returns a number that is not 0 if any thread of the block found something.
-    fn any(&self, kb: &mut KernelBuilder, memory: &Memory, found: Value) -> Value {
-        let flags = memory.flags.expect("there are flags where there are masks");
+    fn any(&self, kb: &mut KernelBuilder, (flags, warps): (Value, i64), found: Value) -> Value {
         let (one, zero) = (kb.constant(Literal::splat_i64(DType::I32, 1), 1), kb.zero(DType::I32, 1));
         let own = kb.select(found, one, zero);
         let of_warp = kb.reduce_group(own, "or", self.warp());
@@ -85,7 +91,7 @@ impl Attention<'_> {
         let none = kb.int(0);
         let is_first = kb.compare("EQ", lane, none);
         publish(kb, is_first, |kb| kb.store(flags, warp, of_warp, None));
-        (0..self.warps()).fold(zero, |all, warp| {
+        (0..warps).fold(zero, |all, warp| {
             let warp = kb.int(warp);
             let found = kb.load(flags, warp, 1, None);
             kb.map(OpKind::Or, &[all, found])

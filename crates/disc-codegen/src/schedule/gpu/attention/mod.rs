@@ -12,6 +12,7 @@
 //! order that depends on sizes alone.
 mod hidden;
 mod memory;
+mod mma;
 mod parts;
 mod rows;
 mod tile;
@@ -52,6 +53,10 @@ pub(super) fn versions(group: &Group<'_>) -> Result<Versioned, String> {
             return Ok(candidates.in_narrow_positions((kind, suffix), written));
         }
         candidates.add(Candidate::new(kind, suffix, conditions), |group, _| Some(written(group)));
+        if let (VersionKind::GridAttentionFew, Some(conditions)) = (kind, mma::conditions(&group, &parts)) {
+            let tiles = Candidate::new(VersionKind::MmaAttention, "mma", conditions);
+            candidates.add(tiles, |group, _| mma::schedule(group, &parts));
+        }
     }
     let written = |group: &Group<'_>| Attention::new(group, &parts, Tile::ANY).scheduled();
     Ok(candidates.in_narrow_positions((VersionKind::GridAttention, "s"), written))
@@ -89,6 +94,11 @@ impl<'g> Attention<'g> {
         let mut code = frame.finish(blocks);
         align::mark(&mut code.kernels[0], &self.group.solver);
         code
+    }
+
+    /// The most elements that a size may have.
+    fn most(&self, size: &Dim) -> i64 {
+        self.group.solver.range(size).hi.unwrap_or(i64::MAX)
     }
 
     /// The type of sums and of operands in shared memory.

@@ -62,7 +62,10 @@ impl Attention<'_> {
         let mut open = kb.open_for_carrying(bounds, start);
         frame.elements.open_scope();
         let keys = self.keys(&mut frame.kb, place, open.index);
-        let needed = memory.flags.map(|_| self.is_needed(frame, place, memory, &keys));
+        let needed = memory.flags.map(|flags| {
+            let flags = (flags, self.warps());
+            self.is_needed(frame, place, flags, &keys, &mut |frame| self.is_not_finite(frame, place, &keys))
+        });
         let inside = needed.map(|needed| frame.kb.open_if(needed));
         frame.elements.open_scope();
         let sums = self.scores(frame, place, memory, open.index);
@@ -210,7 +213,7 @@ impl Attention<'_> {
             let each = cx.tile.vectors() as usize;
             for row in 0..rows {
                 let logits = cx.logits(frame, softmax, place.rows[row], (place, keys));
-                let [top, factor] = cx.top(&mut frame.kb, carried[row], &logits);
+                let [top, factor] = cx.top(&mut frame.kb, carried[row], &logits, Tile::SIDE as u32);
                 let powers = cx.powers(&mut frame.kb, top, &logits);
                 let kb = &mut frame.kb;
                 let own = powers.iter().skip(1).fold(powers[0], |sum, &power| kb.map(OpKind::Add, &[sum, power]));
@@ -230,7 +233,13 @@ impl Attention<'_> {
     }
 
     /// Computes the logits of a row; minus infinity behind the last key.
-    fn logits(&self, frame: &mut GridFrame<'_>, softmax: &Softmax, row: Value, (place, keys): (&Place, &Keys)) -> Vec<Value> {
+    pub(super) fn logits(
+        &self,
+        frame: &mut GridFrame<'_>,
+        softmax: &Softmax,
+        row: Value,
+        (place, keys): (&Place, &Keys),
+    ) -> Vec<Value> {
         let GridFrame { kb, elements, .. } = frame;
         let mut logits = Vec::new();
         for &(key, exists) in &keys.own {
@@ -241,12 +250,12 @@ impl Attention<'_> {
         logits
     }
 
-    /// Returns the largest logit of a row so far, and the factor of what was summed before. NaN is
-    /// left out: it makes the sum NaN.
-    fn top(&self, kb: &mut KernelBuilder, before: Value, logits: &[Value]) -> [Value; 2] {
+    /// Returns the largest logit of a row so far, which so many threads have together, and the
+    /// factor of what was summed before. NaN is left out: it makes the sum NaN.
+    pub(super) fn top(&self, kb: &mut KernelBuilder, before: Value, logits: &[Value], threads: u32) -> [Value; 2] {
         let lowest = kb.float(kb.dtype(before), f64::NEG_INFINITY, 1);
         let own = logits.iter().fold(lowest, |top, &logit| greater(kb, logit, top));
-        let top = kb.reduce_group(own, "maximum", Tile::SIDE as u32);
+        let top = kb.reduce_group(own, "maximum", threads);
         let top = greater(kb, top, before);
         // The exponential of minus infinity, of a row that has seen nothing, is 0.
         let [factor] = self.powers(kb, top, &[before])[..] else { panic!("one factor") };
@@ -254,7 +263,7 @@ impl Attention<'_> {
     }
 
     /// Returns the exponentials of logits of a row with this maximum.
-    fn powers(&self, kb: &mut KernelBuilder, top: Value, logits: &[Value]) -> Vec<Value> {
+    pub(super) fn powers(&self, kb: &mut KernelBuilder, top: Value, logits: &[Value]) -> Vec<Value> {
         let (lowest, zero) = (kb.float(kb.dtype(top), f64::NEG_INFINITY, 1), kb.zero(kb.dtype(top), 1));
         let is_none = kb.compare("EQ", top, lowest);
         let shift = kb.select(is_none, zero, top);
@@ -266,34 +275,45 @@ impl Attention<'_> {
         logits.iter().map(power).collect()
     }
 
-    /// Divides the totals of each row. Without keys they are empty sums.
+    /// Divides the totals of each row.
     fn divide(&self, frame: &mut GridFrame<'_>, place: &Place, softmax: &Softmax, found: &[Value]) -> Vec<Value> {
-        let function = self.group.function;
-        let GridFrame { kb, elements, .. } = frame;
         let rows = place.rows.len();
         let (tops, rest) = found.split_at(rows);
         let (sums, totals) = rest.split_at(rows);
-        let (zero, length) = (kb.int(0), kb.dim(&self.parts.length));
-        let is_empty = kb.compare("EQ", length, zero);
         let mut divided = Vec::new();
-        elements.open_scope();
+        frame.elements.open_scope();
         let each = self.tile.vectors() as usize;
         for (row, totals) in totals.chunks(each).enumerate() {
-            let position = place.rows[row];
-            let sum = kb.reduce_group(sums[row], "add", Tile::SIDE as u32);
-            for (inst, value) in [(softmax.top, tops[row]), (softmax.total, sum)] {
-                elements.seed(function.result(inst), &place.at(&[position]), value);
-            }
-            let divisor = elements.element(kb, softmax.divisor, &place.at(&[position, zero]));
-            let one = kb.float(kb.dtype(divisor), 1.0, 1);
-            let scale = kb.map(OpKind::Divide, &[one, divisor]);
-            let scale = kb.select(is_empty, one, scale);
-            let scale = kb.convert(scale, self.sum());
+            let sum = frame.kb.reduce_group(sums[row], "add", Tile::SIDE as u32);
+            let scale = self.scale(frame, place, softmax, (place.rows[row], [tops[row], sum]));
+            let kb = &mut frame.kb;
             let scale = kb.widen(scale, self.tile.lanes as u32);
             divided.extend(totals.iter().map(|&total| kb.map(OpKind::Multiply, &[total, scale])));
         }
-        elements.close_scope();
+        frame.elements.close_scope();
         divided
+    }
+
+    /// Returns the factor of the totals of a row, by its maximum and its sum: 1 without keys, where
+    /// they are empty sums.
+    pub(super) fn scale(
+        &self,
+        frame: &mut GridFrame<'_>,
+        place: &Place,
+        softmax: &Softmax,
+        (row, [top, sum]): (Value, [Value; 2]),
+    ) -> Value {
+        let GridFrame { kb, elements, .. } = frame;
+        let (zero, length) = (kb.int(0), kb.dim(&self.parts.length));
+        let is_empty = kb.compare("EQ", length, zero);
+        for (inst, value) in [(softmax.top, top), (softmax.total, sum)] {
+            elements.seed(self.group.function.result(inst), &place.at(&[row]), value);
+        }
+        let divisor = elements.element(kb, softmax.divisor, &place.at(&[row, zero]));
+        let one = kb.float(kb.dtype(divisor), 1.0, 1);
+        let scale = kb.map(OpKind::Divide, &[one, divisor]);
+        let scale = kb.select(is_empty, one, scale);
+        kb.convert(scale, self.sum())
     }
 }
 

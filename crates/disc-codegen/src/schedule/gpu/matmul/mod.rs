@@ -3,6 +3,7 @@
 //! Ops in front of a matmul are computed where its operands are read, ops behind it from its sums
 //! before these are stored. Several matmuls of a group are one launch: [`side_by_side`].
 mod few_rows;
+mod mma;
 mod side_by_side;
 mod tiles;
 
@@ -29,6 +30,7 @@ pub(super) fn versions(group: &Group<'_>) -> Result<Versioned, String> {
     let parts = parts(group)?;
     let mut candidates = Candidates::of(group);
     few_rows::add_versions(&mut candidates, &parts);
+    mma::add_versions(&mut candidates, &parts);
     let tiles = |group: &Group<'_>| side_by_side::written(group, &parts, &|matmul| Box::new(Tiles(matmul)));
     Ok(candidates.in_narrow_positions((VersionKind::GridMatmuls, "s"), tiles))
 }
