@@ -31,6 +31,12 @@ macro_rules! option_table {
                 /// False forbids Winograd's method for convolutions of 3 by 3, which is faster and
                 /// less exact ([numerics.md](../numerics.md))
                 winograd: Option<bool> = $crate::Kind::Flag, $crate::Value::Flag(true), Resolved;
+                /// how exact products of f32 are on a GPU: `"highest"`, f32; `"high"` or
+                /// `"medium"`, operands are rounded to tf32, which has 10 bits behind the point,
+                /// where the chip multiplies tiles of it. Not chosen, it is what
+                /// `torch.backends.cuda.matmul.fp32_precision` or
+                /// `torch.set_float32_matmul_precision` says when the module is compiled
+                matmul_precision: MatmulPrecision = $crate::Kind::Choice(&["highest", "high", "medium"]), $crate::Value::Unset, Code;
                 /// gives up weights that only packing reads, once they are packed; they cannot be
                 /// refreshed then. The result does not hold the original module either: when nobody
                 /// else does, one copy of the weights is left

@@ -167,7 +167,7 @@ fn compile_inner(mut module: Module, options: &Options, ready: Option<Recipes>) 
     let began = Instant::now();
     let targets = targets(options)?;
     // A missing library is reported before any work is done.
-    let offers = library::offers(options, &targets)?;
+    let choices = library::choices(options, &targets)?;
     let mut dump = Dump::new(options)?;
     let mut report = Report { target: targets.to_string(), dims: signature(&module), ..Report::default() };
     dump.write("input.disc", || with_lines(&module))?;
@@ -177,7 +177,7 @@ fn compile_inner(mut module: Module, options: &Options, ready: Option<Recipes>) 
         drop_unread(&mut module);
     }
     let time = Instant::now();
-    let program = program(module, &targets, offers)?;
+    let program = program(module, &targets, choices)?;
     let lowered = time.elapsed();
     dump.program(&program, &targets)?;
     let time = Instant::now();

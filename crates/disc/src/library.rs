@@ -8,7 +8,10 @@ use crate::{
     Error, LibraryChoice, Options,
     cache::{Cache, Key, Level},
 };
-use disc_codegen::{host::Offers, target::Compilation};
+use disc_codegen::{
+    host::{Choices, Offers},
+    target::Compilation,
+};
 use disc_ral::{Decision, GemmDispatch, GemmLibrary, OnDecision, OneDnn, Policy};
 use std::{
     collections::HashMap,
@@ -56,6 +59,11 @@ pub(crate) fn gemm(options: &Options, targets: &Compilation) -> Result<Option<Ar
     };
     known.insert(asked, found.clone());
     Ok(found)
+}
+
+/// Returns the choices that code depends on.
+pub(crate) fn choices(options: &Options, targets: &Compilation) -> Result<Choices, Error> {
+    Ok(Choices { offers: offers(options, targets)?, tf32: options.allows_tf32() })
 }
 
 /// Returns the products that code offers to the library that it will be loaded with.

@@ -157,6 +157,29 @@ impl std::str::FromStr for LibraryChoice {
     }
 }
 
+/// The precision of products of f32 on a GPU, in the words of torch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum MatmulPrecision {
+    /// That of f32.
+    #[default]
+    Highest,
+    /// Operands may be rounded to tf32.
+    High,
+    /// As `High`: no operand is rounded further.
+    Medium,
+}
+
+impl FromValue for MatmulPrecision {
+    fn from_value(value: Value<'_>) -> Option<Self> {
+        match value {
+            Value::Text("highest") => Some(Self::Highest),
+            Value::Text("high") => Some(Self::High),
+            Value::Text("medium") => Some(Self::Medium),
+            _ => None,
+        }
+    }
+}
+
 /// The policy of compiling code for recurring sizes in the background
 /// (docs/guide/specialisation.md).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -260,6 +283,11 @@ impl Options {
     /// Returns `winograd` with its default.
     pub(crate) fn allows_winograd(&self) -> bool {
         self.winograd.unwrap_or(true)
+    }
+
+    /// Returns true if operands of products of f32 may be rounded to tf32.
+    pub(crate) fn allows_tf32(&self) -> bool {
+        self.matmul_precision != MatmulPrecision::Highest
     }
 
     /// Returns the folder for dumps, if there is one.

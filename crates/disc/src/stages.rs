@@ -1,8 +1,8 @@
 //! Runs the steps of compiling one by one, for tools that look between them; [`crate::compile`]
 //! takes the same steps.
-use crate::{Error, Options, WeightForm, compile::guarded, library::offers, meta::order_weights};
+use crate::{Error, Options, WeightForm, compile::guarded, library::choices, meta::order_weights};
 use disc_codegen::{
-    host::{Offers, Program, lower_with},
+    host::{Choices, Program, lower_with},
     target::{Compilation, CpuModel, GpuModel, Target, TargetError},
 };
 use disc_ir::{Code, Diagnostic, Module, ops::Stage, verify::stage_of};
@@ -36,7 +36,7 @@ pub fn pass_options(options: &Options) -> Result<PassOptions, Error> {
 pub fn kernels(module: Module, options: &Options) -> Result<Module, Error> {
     guarded(|| {
         let targets = described(options)?;
-        Ok(program(module, &targets, offers(options, &targets)?)?.module)
+        Ok(program(module, &targets, choices(options, &targets)?)?.module)
     })
 }
 
@@ -50,7 +50,7 @@ pub fn code(mut module: Module, options: &Options) -> Result<(Module, String), E
         let stage = start(&module)?;
         let mut manager = PassManager::new(pass_options(options)?);
         pipeline::run(&mut module, stage, Stage::Buffer, &mut manager)?;
-        let program = program(module, &targets, offers(options, &targets)?)?;
+        let program = program(module, &targets, choices(options, &targets)?)?;
         let assembly = disc_llvm::assembly(&program, &targets)?;
         Ok((program.module, assembly))
     })
@@ -70,7 +70,7 @@ pub fn ptx(mut module: Module, options: &Options) -> Result<String, Error> {
         let stage = start(&module)?;
         let mut manager = PassManager::new(pass_options(options)?);
         pipeline::run(&mut module, stage, Stage::Buffer, &mut manager)?;
-        let program = program(module, &targets, Offers::Nothing)?;
+        let program = program(module, &targets, choices(options, &targets)?)?;
         Ok(disc_llvm::ptx(&program, &targets)?)
     })
 }
@@ -101,9 +101,9 @@ pub(crate) fn start(module: &Module) -> Result<Stage, Error> {
     Err(Diagnostic::new(Code::E0208, message).into())
 }
 
-pub(crate) fn program(mut module: Module, targets: &Compilation, offers: Offers) -> Result<Program, Error> {
+pub(crate) fn program(mut module: Module, targets: &Compilation, choices: Choices) -> Result<Program, Error> {
     order_weights(&mut module);
-    Ok(lower_with(module, targets, offers)?)
+    Ok(lower_with(module, targets, choices)?)
 }
 
 /// Returns the targets of host programs and kernels: those that the options name, or this machine.

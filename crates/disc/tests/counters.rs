@@ -5,7 +5,7 @@
 mod programs;
 
 use disc::{
-    Options, compile,
+    MatmulPrecision, Options, compile,
     ir::{DType, interp::Tensor},
     parse,
     ral::HostOutputs,
@@ -42,6 +42,13 @@ func @main(%x: tensor<[B]x[S]xf16>) -> tensor<[N]x[N]xf16> {
   return %t : tensor<[N]x[N]xf16>
 }";
 
+/// A product of f32 whose right operand is transposed on the way to fragments.
+const PRODUCTS_OF_F32: &str = "
+func @main(%x: tensor<[B]x[S]xf32>) -> tensor<[B]x[S]xf32> where B == S {
+  %z = dot_general %x, %x, contracting_dims = [1] x [0] : (tensor<[B]x[S]xf32>, tensor<[B]x[S]xf32>) -> tensor<[B]x[S]xf32>
+  return %z : tensor<[B]x[S]xf32>
+}";
+
 /// Rows that attend to each other.
 const ATTENTION: &str = "
 func @main(%x: tensor<[B]x[S]xf32>) -> tensor<[B]x[S]xf32> {
@@ -70,7 +77,9 @@ static ALONE: Mutex<()> = Mutex::new(());
 
 fn counted(program: &str, chip: &str, (dtype, sizes): (DType, [i64; 2])) -> Vec<KernelCounters> {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    let options = Options { device: Some(format!("simt:{chip}")), ..Options::default() };
+    // Products of f32 are plain, unless they are of tiles.
+    let matmul_precision = if program == PRODUCTS_OF_F32 { MatmulPrecision::High } else { MatmulPrecision::Highest };
+    let options = Options { device: Some(format!("simt:{chip}")), matmul_precision, ..Options::default() };
     let executable = compile(parse(program).unwrap(), &options).unwrap().load(Vec::new(), &options).unwrap();
     let values = vec![0.5; (sizes[0] * sizes[1]) as usize];
     let input = to_host(&Tensor::from_f64s(dtype, &sizes, &values).unwrap()).unwrap();
@@ -141,6 +150,9 @@ fn products_of_tiles_read_and_write_whole_sectors() {
             let ends = if rows == 1024 { "_mma128" } else { "_mma64" };
             check_of(&program, chip, (DType::F16, [rows, columns]), ends, EVEN);
         }
+    }
+    for chip in ["sm_80", "sm_90"] {
+        check_of(PRODUCTS_OF_F32, chip, (DType::F32, [192, 192]), "_mma64", EVEN);
     }
 }
 

@@ -19,6 +19,7 @@ class OptionFields:
     pin_threads: bool | None = None
     specialize: bool | str | None = None
     winograd: bool | None = None
+    matmul_precision: str | None = None
     release_weights: bool | None = None
     weights: str | None = None
     library: str | None = None
@@ -41,6 +42,7 @@ KINDS = {
     "pin_threads": ("flag", None),
     "specialize": ("flag_or", "always"),
     "winograd": ("flag", None),
+    "matmul_precision": ("choice", ("highest", "high", "medium")),
     "release_weights": ("flag", None),
     "weights": ("choice", ("exact", "bf16", "int8", "int4")),
     "library": ("choice_or_path", ("off", "auto", "onednn")),
@@ -79,6 +81,7 @@ COMPILER = (
     "pin_threads",
     "specialize",
     "winograd",
+    "matmul_precision",
     "release_weights",
     "weights",
     "library",

@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     kernel::{self, Site},
-    schedule::{self, Group, Offers, Request, Scheduler, Versioned, scheduler},
+    schedule::{self, Choices, Group, Request, Scheduler, Versioned, scheduler},
     target::{Compilation, Target},
 };
 use disc_ir::{
@@ -53,18 +53,18 @@ pub struct Program {
 /// # Errors
 /// A target without schedules; none else for a module that satisfies the invariants of its stage.
 pub fn lower(module: Module, targets: &Compilation) -> Result<Program, Diagnostic> {
-    lower_with(module, targets, Offers::Nothing)
+    lower_with(module, targets, Choices::default())
 }
 
-/// As [`lower`], with offers to the runtime.
+/// As [`lower`], with choices of the user.
 ///
 /// # Errors
 /// As [`lower`].
-pub fn lower_with(module: Module, targets: &Compilation, offers: Offers) -> Result<Program, Diagnostic> {
+pub fn lower_with(module: Module, targets: &Compilation, choices: Choices) -> Result<Program, Diagnostic> {
     let mut lowering = Lowering {
         target: targets.device(),
         scheduler: scheduler(targets.device()),
-        offers,
+        choices,
         kernels: Vec::new(),
         known: HashMap::new(),
         alike: module.functions.iter().any(|function| function.variant_of.is_some()).then(Dedup::default),
@@ -145,7 +145,7 @@ struct Lowering<'t> {
     /// The target of kernels; a host program is the same for all.
     target: &'t Target,
     scheduler: &'static dyn Scheduler,
-    offers: Offers,
+    choices: Choices,
     kernels: Vec<Function>,
     /// The launches of group structures that were met already.
     known: HashMap<String, GroupCode>,
@@ -222,10 +222,11 @@ impl Lowering<'_> {
             let variant = if self.is_variant { "variant_" } else { "" };
             let name = format!("k{}_{variant}{form}", self.known.len());
             let first_site = self.sites.len() as i64 + 1;
-            let whole = Group { first_site, ..Group::new(&function, solver.clone(), &name, self.target) };
+            let tf32 = self.choices.tf32;
+            let whole = Group { first_site, tf32, ..Group::new(&function, solver.clone(), &name, self.target) };
             let is_reduction = kind == FusionKind::Reduction;
             let decided = is_reduction.then(|| ReductionPlan::read(host, inst, &function, solver)).transpose()?;
-            let request = Request { kind, plan: decided.as_ref(), is_update, offers: self.offers };
+            let request = Request { kind, plan: decided.as_ref(), is_update, offers: self.choices.offers };
             let (scheduled, reason) = self.scheduler.schedule(&whole, request)?;
             self.notes.extend(reason.map(|reason| format!("{name}: {reason}")));
             let known = self.keep(scheduled, &name);

@@ -7,5 +7,5 @@ mod group;
 mod lower;
 pub mod signature;
 
-pub use crate::schedule::Offers;
+pub use crate::schedule::{Choices, Offers};
 pub use lower::{Program, lower, lower_with};

@@ -18,6 +18,8 @@ pub struct Group<'a> {
     pub first_site: i64,
     /// True if results are written past the caches: see [`Condition::Nontemporal`].
     pub nontemporal: bool,
+    /// Operands of products of f32 may be rounded to tf32.
+    pub tf32: bool,
     /// The type of positions in its kernels.
     pub index_type: DType,
 }
@@ -26,7 +28,17 @@ impl<'a> Group<'a> {
     /// A group with all its outputs, whose sites are the first ones.
     pub fn new(function: &'a Function, solver: Arc<Solver>, name: &str, target: &'a Target) -> Self {
         let wanted = (0..function.returned(function.body).len()).collect();
-        Self { function, wanted, solver, name: name.into(), target, first_site: 1, nontemporal: false, index_type: DType::I64 }
+        Self {
+            function,
+            wanted,
+            solver,
+            name: name.into(),
+            target,
+            first_site: 1,
+            nontemporal: false,
+            tf32: false,
+            index_type: DType::I64,
+        }
     }
 }
 

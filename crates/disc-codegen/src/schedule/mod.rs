@@ -22,7 +22,7 @@ pub use condition::Condition;
 pub use cpu::{AttentionPlan, ReductionSchedule, Tile, pointwise_versions, tile};
 pub(crate) use disc_passes::fusion::plan::extract;
 pub use group::Group;
-pub use scheduler::{Offers, Refusal, Request, Scheduler, scheduler};
+pub use scheduler::{Choices, Offers, Refusal, Request, Scheduler, scheduler};
 pub use version::{
     Argument, Launch, ProductOffer, Scheduled, Version, VersionKind, Versioned, Work, Workspace, aligned_bytes, scratch_bytes,
 };

@@ -52,9 +52,18 @@ pub struct Request<'a> {
     pub offers: Offers,
 }
 
+/// The choices of a user that code depends on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Choices {
+    pub offers: Offers,
+    /// Operands of products of f32 may be rounded to tf32.
+    pub tf32: bool,
+}
+
 /// The offers of launches to the runtime besides their kernels.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Offers {
+    #[default]
     Nothing,
     /// Products that a library may compute, where no version of a kernel is for their sizes.
     Products,

@@ -211,10 +211,24 @@ impl VersionKind {
                 "grids: matmuls of at most 8 rows, or of as few columns if that is known; all tensors have fewer than 2^31 elements",
                 "as `kN_matmul_rows_v`",
             ],
+            Self::SplitPositions => [
+                "`kN_standalone_count` and `kN_standalone_split` of `nonzero`",
+                "grids: at least 2^14 elements; all tensors have fewer than 2^31 elements",
+                "a block has one of 128 parts",
+            ],
+            Self::BlockPositions => ["`kN_standalone_block` of `nonzero`", "grids: fewer elements", "one block has all"],
+            _ => self.row_of_tiles(),
+        }
+    }
+
+    /// The row of a version for grids whose warps multiply tiles.
+    fn row_of_tiles(self) -> Row {
+        match self {
             Self::LargeMmaTiles => [
                 "`kN_matmul_mma128`",
                 "grids of chips that multiply tiles, from `sm_75` on: other matmuls of f16, and from `sm_80` on of bf16 and of \
-                 8-bit integers, with at least 128 rows, 128 columns and 2^20 results; chunks of 16 bytes divide the innermost \
+                 8-bit integers, with at least 128 rows, 128 columns and 2^20 results; of f32 \
+                 too, if `matmul_precision` allows tf32; chunks of 16 bytes divide the innermost \
                  dimension of each operand, and memory is aligned for them",
                 "a block has 128 by 128 results, and its 8 warps tiles of them",
             ],
@@ -229,12 +243,6 @@ impl VersionKind {
                  128 terms; 8 divides terms and columns, and memory is aligned for chunks of 16 bytes",
                 "a block has 64 queries and 64 or 128 columns of values, a warp 16 of the queries, and walks tiles of 64 keys, of 32 if queries or values are wide",
             ],
-            Self::SplitPositions => [
-                "`kN_standalone_count` and `kN_standalone_split` of `nonzero`",
-                "grids: at least 2^14 elements; all tensors have fewer than 2^31 elements",
-                "a block has one of 128 parts",
-            ],
-            Self::BlockPositions => ["`kN_standalone_block` of `nonzero`", "grids: fewer elements", "one block has all"],
             _ => unreachable!("a version of CPUs"),
         }
     }

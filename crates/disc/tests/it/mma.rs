@@ -1,7 +1,7 @@
 //! Tests products of tiles on each kind of NVIDIA's chips: which of them have a version, and that
 //! results are those of the interpreter, at the edges of tiles too.
 use disc::{
-    Executable, Options, compile, from_host,
+    Executable, MatmulPrecision, Options, compile, from_host,
     ir::{
         DType,
         generate::cases::Nearness,
@@ -27,7 +27,11 @@ fn product(dtype: DType, is_linear: bool) -> String {
 }
 
 fn load(program: &str, chip: &str) -> Executable {
-    let options = Options { device: Some(format!("simt:{chip}")), ..Options::default() };
+    load_with(program, chip, MatmulPrecision::Highest)
+}
+
+fn load_with(program: &str, chip: &str, matmul_precision: MatmulPrecision) -> Executable {
+    let options = Options { device: Some(format!("simt:{chip}")), matmul_precision, ..Options::default() };
     compile(parse(program).unwrap(), &options).unwrap().load(Vec::new(), &options).unwrap()
 }
 
@@ -65,6 +69,27 @@ fn chips_multiply_the_types_that_they_have_tiles_for() {
             let name = run(&executable, &program, dtype, &[vec![72, 96], vec![40, 96]]);
             let end = if multiplied.contains(&dtype) { "_mma64" } else { "_s" };
             assert!(name.ends_with(end), "{dtype} on {chip}: {name}");
+        }
+    }
+}
+
+/// Operands of f32 are rounded where that is allowed; terms are innermost in memory, or columns.
+#[test]
+fn products_of_f32_are_of_tiles_where_that_is_allowed() {
+    for (chip, precision, end) in [
+        ("sm_80", MatmulPrecision::High, "_mma64"),
+        ("sm_90", MatmulPrecision::Medium, "_mma64"),
+        ("sm_90", MatmulPrecision::Highest, "_s"),
+        ("sm_75", MatmulPrecision::High, "_s"),
+    ] {
+        for is_linear in [true, false] {
+            let program = product(DType::F32, is_linear);
+            let executable = load_with(&program, chip, precision);
+            for [rows, terms, columns] in [[9, 4, 9], [64, 16, 64], [70, 44, 131]] {
+                let right = if is_linear { vec![columns, terms] } else { vec![terms, columns] };
+                let name = run(&executable, &program, DType::F32, &[vec![rows, terms], right]);
+                assert!(name.ends_with(end), "{precision:?}, {rows} x {terms} x {columns} on {chip}: {name}");
+            }
         }
     }
 }

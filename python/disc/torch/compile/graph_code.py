@@ -26,6 +26,7 @@ from ..graph.weight_names import bytes_of
 from ..lowering.graph import convert
 from ..partition.program import PartitionedProgram, partition
 from ..partition.support import refuse_blocked
+from ..precision import with_precision
 from ..pytree.result import Result
 from ..state import State
 from .compilation import Compilation
@@ -92,7 +93,7 @@ def compiled(
     directory = extension.cache_directory() if options.cache else None
 
     def artifact(program: CapturedProgram):
-        return extension.compile_function(program.source, options, threads_of(options), directory)
+        return extension.compile_function(program.source, with_precision(options), threads_of(options), directory)
 
     try:
         refuse_blocked(made.captured.graph, options)

@@ -24,6 +24,7 @@ from ..call import PLAIN, Call
 from ..capture.captured_program import CapturedProgram
 from ..graph import weight_names
 from ..graph.threads import threads_of
+from ..precision import with_precision
 from ..pytree.arguments import flatten_arguments
 from ..tracer import deadline
 from ..tracer.deadline import TooLong
@@ -191,7 +192,7 @@ def _whole(request: Request, stage) -> CompiledEntry:
         _CACHE.info("capture of %s: %s", name, asked.state)
         stage("compile")
         artifact = extension.compile_function(
-            captured.source, options, threads_of(options), directory if chooses else asked.directory
+            captured.source, with_precision(options), threads_of(options), directory if chooses else asked.directory
         )
         compiled = time.perf_counter()
         stage("prepare weights")
@@ -257,7 +258,7 @@ def _in_parts(request: Request, stage) -> PartitionedEntry | None:
     directory = extension.cache_directory() if options.cache else None
 
     def compiled(program: CapturedProgram):
-        artifact = extension.compile_function(program.source, options, threads_of(options), directory)
+        artifact = extension.compile_function(program.source, with_precision(options), threads_of(options), directory)
         weights = [(name, tensor.detach()) for name, tensor in program.program.weights]
         return extension.load(artifact, weights, outputs="torch", name=type(request.module).__name__)
 

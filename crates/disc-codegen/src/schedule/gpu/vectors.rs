@@ -4,7 +4,7 @@ use crate::{
     schedule::{Argument, Condition, Group, Scheduled},
     target::GpuModel,
 };
-use disc_ir::{Function, OpKind, Solver, Space, Type, Value};
+use disc_ir::{Attr, Function, OpKind, Solver, Space, Type, Value};
 
 /// Returns the lanes of an access of 16 bytes of the widest tensor; `None` for one.
 pub(super) fn vector_lanes(group: &Group<'_>) -> Option<u32> {
@@ -65,8 +65,10 @@ fn vector_memory(kernel: &Function, arguments: &[Argument]) -> Vec<Argument> {
         let (buffer, is_wide) = match kernel.kind_of(inst) {
             OpKind::Load => (operands[0], is_vector(kernel.result(inst))),
             OpKind::Store => (operands[0], is_vector(operands[2])),
-            // Copies of 16 bytes alone are to memory that threads share.
-            OpKind::CopyAsync => (operands[2], true),
+            OpKind::CopyAsync => {
+                let copied = kernel.inst(inst).attrs.first().and_then(Option::as_ref);
+                (operands[2], !matches!(copied, Some(Attr::Int(1))))
+            }
             _ => continue,
         };
         let is_global = matches!(kernel.ty(buffer), Type::Buffer { space: Space::Global, .. });

@@ -10,10 +10,7 @@
 pub(super) mod panel;
 pub(super) mod passage;
 
-use crate::{
-    kernel::KernelBuilder,
-    target::{GpuModel, Target},
-};
+use crate::{kernel::KernelBuilder, schedule::Group, target::GpuModel};
 use disc_ir::{DType, Dim, OpKind, TensorType, Value, fragment::Tile};
 
 /// Bytes of a chunk.
@@ -26,11 +23,11 @@ pub(super) const PAIR_COLUMNS: i64 = 16;
 /// Chunks that have all banks, each in its own.
 const BANKED: i64 = 8;
 
-/// Returns the tile for products of operands of this type on a chip. Those of f32 are rounded to
-/// tf32.
-pub(super) fn tile_of(target: &Target, dtype: DType) -> Option<Tile> {
-    let model = GpuModel::of(target)?;
-    if !model.multiplied.contains(&dtype) {
+/// Returns the tile for products of operands of this type on the group's chip: those of f32 are
+/// rounded to tf32, where that is allowed.
+pub(super) fn tile_of(group: &Group<'_>, dtype: DType) -> Option<Tile> {
+    let model = GpuModel::of(group.target)?;
+    if !model.multiplied.contains(&dtype) || (dtype == DType::F32 && !group.tf32) {
         return None;
     }
     match dtype {

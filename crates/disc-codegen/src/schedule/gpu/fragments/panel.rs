@@ -11,6 +11,11 @@ use crate::{
 };
 use disc_ir::{DType, Dim, OpKind, Value};
 
+/// Bytes of a word, words of a sector of memory, and threads that bring some of several sectors.
+const WORD: usize = 4;
+const SECTOR_WORDS: i64 = 8;
+const GROUP: i64 = 32;
+
 /// A part of an operand: some rows, columns or keys, its places, and some terms of each.
 #[derive(Clone, Copy)]
 pub(in crate::schedule::gpu) struct Panel {
@@ -83,8 +88,8 @@ impl Panel {
         start: i64,
     ) -> Option<Self> {
         let dtype = group.tensor(value).dtype;
-        // Loads of matrices transpose elements of two bytes alone.
-        if !along_terms && dtype.size() != 2 {
+        // Loads of matrices transpose elements of two bytes, and copies have at least four.
+        if !along_terms && dtype.size() < 2 {
             return None;
         }
         let is_copied = group.inputs().contains(&value) && GpuModel::of(group.target)?.has_async_copies;
@@ -95,6 +100,17 @@ impl Panel {
     /// Elements of a chunk.
     pub(in crate::schedule::gpu) fn per_chunk(&self) -> i64 {
         CHUNK / self.dtype.size() as i64
+    }
+
+    /// Returns true if words of four bytes are transposed on the way: lines have terms, whatever is
+    /// innermost in memory.
+    fn is_transposed(&self) -> bool {
+        !self.along_terms && self.dtype.size() == WORD
+    }
+
+    /// Neighbouring elements that are brought together.
+    pub(in crate::schedule::gpu) fn together(&self) -> i64 {
+        if self.is_transposed() { 1 } else { self.per_chunk() }
     }
 
     pub(in crate::schedule::gpu) fn chunks(&self) -> i64 {
@@ -108,9 +124,10 @@ impl Panel {
 
     /// Returns the lines in the memory of a block.
     pub(in crate::schedule::gpu) fn lines(&self, memory: Value) -> Lines {
-        let across = if self.along_terms { self.terms } else { self.places };
+        let along_terms = self.along_terms || self.is_transposed();
+        let across = if along_terms { self.terms } else { self.places };
         let chunks = across / self.per_chunk();
-        Lines { memory, dtype: self.dtype, start: self.start, chunks, along_terms: self.along_terms }
+        Lines { memory, dtype: self.dtype, start: self.start, chunks, along_terms }
     }
 
     /// Brings a part: begins to copy it, or computes what is to be stored later. Behind the last
@@ -122,28 +139,18 @@ impl Panel {
         wanted: &Wanted<'_>,
         position: &Position<'_>,
     ) -> Vec<Later> {
-        let lines = self.lines(team.memory);
-        let kb = &mut frame.kb;
-        let (chunks, per_chunk) = (kb.int(lines.chunks), kb.int(self.per_chunk()));
-        let (line, chunk) = (kb.div(team.thread, chunks), kb.rem(team.thread, chunks));
-        let own_index = lines.index(kb, line, chunk);
-        let own_index = kb.add(wanted.to, own_index);
+        let slots = if self.is_transposed() { self.words(frame, team) } else { self.own_chunks(frame, team) };
+        let together = self.together();
         let mut later = Vec::new();
-        for number in 0..self.chunks() / team.threads {
+        for (own, index) in slots {
             let kb = &mut frame.kb;
-            let offset = kb.int(number * team.threads / lines.chunks);
-            let line = kb.add(line, offset);
-            let along = kb.mul(chunk, per_chunk);
-            // These lines are a multiple of 8 apart: their chunks are permuted alike.
-            let behind = kb.int(number * team.threads * self.per_chunk());
-            let index = kb.add(own_index, behind);
-            let own = if self.along_terms { [line, along] } else { [along, line] };
+            let index = kb.add(wanted.to, index);
             let [place, term] = [0, 1].map(|side| kb.add(wanted.first[side], own[side]));
             let size = kb.dim(wanted.sizes[1]);
             let is_term = kb.compare("LT", term, size);
             let exists = wanted.exists.map_or(is_term, |exists| kb.and(exists, is_term));
-            // Chunks along a dimension begin at most so far in front of its end.
-            let last = |side: usize, is_along: bool| wanted.sizes[side] - if is_along { self.per_chunk() } else { 1 };
+            // Those along a dimension begin at most so far in front of its end.
+            let last = |side: usize, is_along: bool| wanted.sizes[side] - if is_along { together } else { 1 };
             let (last_place, last_term) = (kb.dim(&last(0, !self.along_terms)), kb.dim(&last(1, self.along_terms)));
             let place = kb.map(OpKind::Minimum, &[place, last_place]);
             if self.is_copied {
@@ -151,30 +158,72 @@ impl Panel {
                 let GridFrame { kb, elements, .. } = frame;
                 let from = elements.start_of(kb, self.value, &at);
                 let buffer = elements.buffer(self.value);
-                kb.copy_async([team.memory, index], [buffer, from], self.per_chunk(), exists);
+                kb.copy_async([team.memory, index], [buffer, from], together, exists);
                 continue;
             }
             let term = kb.map(OpKind::Minimum, &[term, last_term]);
-            for part in 0..self.per_chunk() / i64::from(self.lanes) {
+            let lanes = i64::from(self.lanes).min(together);
+            for part in 0..together / lanes {
                 let kb = &mut frame.kb;
-                let offset = kb.int(part * i64::from(self.lanes));
+                let offset = kb.int(part * lanes);
                 let index = kb.add(index, offset);
                 let own = if self.along_terms { [place, kb.add(term, offset)] } else { [kb.add(place, offset), term] };
                 let at = position(kb, own);
-                later.push(Later { memory: team.memory, index, value: self.vector(frame, at, exists) });
+                later.push(Later { memory: team.memory, index, value: self.vector(frame, (at, lanes as u32), exists) });
             }
         }
         later
     }
 
+    /// Returns the chunks of a thread: the place and the term of each, and its element in a stage.
+    fn own_chunks(&self, frame: &mut GridFrame<'_>, team: &Team) -> Vec<([Value; 2], Value)> {
+        let lines = self.lines(team.memory);
+        let kb = &mut frame.kb;
+        let (chunks, per_chunk) = (kb.int(lines.chunks), kb.int(self.per_chunk()));
+        let (line, chunk) = (kb.div(team.thread, chunks), kb.rem(team.thread, chunks));
+        let (along, first) = (kb.mul(chunk, per_chunk), lines.index(kb, line, chunk));
+        let each = |number| {
+            // These lines are a multiple of 8 apart: their chunks are permuted alike.
+            let (further, behind) =
+                (kb.int(number * team.threads / lines.chunks), kb.int(number * team.threads * self.per_chunk()));
+            let line = kb.add(line, further);
+            (if self.along_terms { [line, along] } else { [along, line] }, kb.add(first, behind))
+        };
+        (0..self.chunks() / team.threads).map(each).collect()
+    }
+
+    /// Returns the words of a thread, as [`Panel::own_chunks`]. Neighbouring threads have those of
+    /// a sector, and other terms after it: they write to different banks.
+    fn words(&self, frame: &mut GridFrame<'_>, team: &Team) -> Vec<([Value; 2], Value)> {
+        let lines = self.lines(team.memory);
+        let kb = &mut frame.kb;
+        let [beside, below, group] = [SECTOR_WORDS, GROUP / SECTOR_WORDS, GROUP].map(|size| kb.int(size));
+        let across = kb.int(self.places / SECTOR_WORDS);
+        let of_group = kb.rem(team.thread, group);
+        let (place, term) = (kb.rem(of_group, beside), kb.div(of_group, beside));
+        let before = kb.div(team.thread, group);
+        let each = |number| {
+            let further = kb.int(number * team.threads / GROUP);
+            let number = kb.add(before, further);
+            let (down, along) = (kb.div(number, across), kb.rem(number, across));
+            let (down, along) = (kb.mul(down, below), kb.mul(along, beside));
+            let (place, term) = (kb.add(place, along), kb.add(term, down));
+            let per_chunk = kb.int(self.per_chunk());
+            let (chunk, word) = (kb.div(term, per_chunk), kb.rem(term, per_chunk));
+            let index = lines.index(kb, place, chunk);
+            ([place, term], kb.add(index, word))
+        };
+        (0..self.places * self.terms / team.threads).map(each).collect()
+    }
+
     /// Computes a vector of elements; zeros unless it exists.
-    fn vector(&self, frame: &mut GridFrame<'_>, at: Vec<Index>, exists: Value) -> Value {
+    fn vector(&self, frame: &mut GridFrame<'_>, (at, lanes): (Vec<Index>, u32), exists: Value) -> Value {
         let GridFrame { kb, elements, .. } = frame;
-        let outer = std::mem::replace(&mut elements.lanes, self.lanes);
-        let value = elements.element(kb, self.value, &if self.lanes > 1 { vector_at(at) } else { at });
+        let outer = std::mem::replace(&mut elements.lanes, lanes);
+        let value = elements.element(kb, self.value, &if lanes > 1 { vector_at(at) } else { at });
         elements.lanes = outer;
         let value = kb.convert(value, self.dtype);
-        let (value, zero) = (kb.widen(value, self.lanes), kb.zero(self.dtype, self.lanes));
+        let (value, zero) = (kb.widen(value, lanes), kb.zero(self.dtype, lanes));
         kb.select(exists, value, zero)
     }
 }

@@ -40,7 +40,7 @@ use disc_ir::{DType, Dim, Grid, OpKind, TensorType, Value, fragment::Tile};
 /// Queries of a block and of a warp.
 const QUERIES: i64 = 64;
 const OWN_QUERIES: i64 = 16;
-/// Keys whose scores are in registers at a time, beside short queries and totals, and beside others.
+/// Keys whose scores are in registers at a time: beside short queries and values, and others.
 const KEYS: i64 = 64;
 const FEW_KEYS: i64 = 32;
 const WARPS: i64 = QUERIES / OWN_QUERIES;
@@ -101,7 +101,7 @@ impl<'a, 'g> Mma<'a, 'g> {
         let values = parts.values.value;
         let dtype = group.tensor(values).dtype;
         let is_half = |value: Value| group.tensor(value).dtype == dtype;
-        let tile = tile_of(group.target, dtype).filter(|tile| *tile == Tile::M16N8K16)?;
+        let tile = tile_of(group, dtype).filter(|tile| *tile == Tile::M16N8K16)?;
         if ![queries, keys, parts.weights].into_iter().all(is_half) || group.tensor(softmax.logits).dtype != DType::F32 {
             return None;
         }

@@ -61,7 +61,7 @@ fn conditions(group: &Group<'_>, part: &Part, shape: Shape) -> Option<Vec<Condit
     let mut conditions = Vec::new();
     for (panel, places) in mma.panels.iter().zip([&matmul.rows, &matmul.columns]) {
         let last = if panel.along_terms { matmul.terms.last() } else { places.last() };
-        conditions.extend(last.and_then(|run| divides(group, panel.per_chunk() as u32, &run.size)));
+        conditions.extend(last.and_then(|run| divides(group, panel.together() as u32, &run.size)));
     }
     conditions.extend(at_least(group, 1, &mma.terms));
     for (least, size) in [(shape.rows, &mma.rows), (shape.columns, &mma.columns)] {
@@ -149,11 +149,7 @@ impl<'m, 'g> Mma<'m, 'g> {
         let group = matmul.group;
         let values = [&matmul.left, &matmul.right].map(|side| unwidened(group, side.value));
         let [dtype, other] = values.map(|value| group.tensor(value).dtype);
-        let tile = tile_of(group.target, dtype).filter(|tile| dtype == other && tile.c().dtypes == [matmul.sum])?;
-        // Products of f32 keep all bits.
-        if dtype == DType::F32 {
-            return None;
-        }
+        let tile = tile_of(group, dtype).filter(|tile| dtype == other && tile.c().dtypes == [matmul.sum])?;
         let size = |runs: &[Merged]| Dim::product(runs.iter().map(|run| run.size.clone()));
         let terms = STEPS * STEP_CHUNKS * CHUNK / dtype.size() as i64;
         let panel = |side: &Side, value, places, start| {
