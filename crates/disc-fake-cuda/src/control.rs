@@ -1,8 +1,5 @@
 //! Lets a test see which functions are called, and make them fail.
-use crate::{
-    handles::state,
-    status::Status,
-};
+use crate::{handles::state, status::Status};
 use std::ffi::{CStr, c_char};
 
 /// What a test wants, and what it may ask.

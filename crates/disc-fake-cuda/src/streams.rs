@@ -20,13 +20,31 @@ pub(crate) struct Stream {
 /// Something that a stream will do.
 pub(crate) enum Op {
     /// Copies bytes that the driver has copied from the host already.
-    Upload { to: u64, bytes: Vec<u8> },
+    Upload {
+        to: u64,
+        bytes: Vec<u8>,
+    },
     /// Copies from the host's memory as it is then: it is pinned.
-    UploadPinned { to: u64, from: usize, bytes: usize },
-    Download { to: usize, from: u64, bytes: usize },
-    Copy { to: u64, from: u64, bytes: usize },
+    UploadPinned {
+        to: u64,
+        from: usize,
+        bytes: usize,
+    },
+    Download {
+        to: usize,
+        from: u64,
+        bytes: usize,
+    },
+    Copy {
+        to: u64,
+        from: u64,
+        bytes: usize,
+    },
     Launch(Launch),
-    Wait { stream: usize, until: u64 },
+    Wait {
+        stream: usize,
+        until: u64,
+    },
 }
 
 /// Returns the key of a stream; the default one of a context has a key of its own.

@@ -38,7 +38,8 @@ pub fn with_contiguous<R, E: From<Error>>(
 
 /// Refuses strided inputs in memory of a device, which is not the host's to copy.
 fn refuse_there(entry: &EntryMeta, inputs: &[TensorRef<'_>]) -> Result<(), Error> {
-    let is_refused = |(_, (_, input)): &(usize, (&InputMeta, &TensorRef<'_>))| input.device() != DEVICE_CPU && !input.is_contiguous();
+    let is_refused =
+        |(_, (_, input)): &(usize, (&InputMeta, &TensorRef<'_>))| input.device() != DEVICE_CPU && !input.is_contiguous();
     match entry.inputs.iter().zip(inputs).enumerate().find(is_refused) {
         None => Ok(()),
         Some((index, (InputMeta { name, .. }, _))) => {

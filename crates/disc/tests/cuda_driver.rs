@@ -209,11 +209,14 @@ fn the_context_of_the_thread_is_current_again() {
     let executable = load(&text, "cuda:1").unwrap();
     // Nothing was current before.
     run(&executable, &mut new_session(1), &[1.0]).unwrap();
-    assert_eq!(symbol::<Current>(c"cuCtxGetCurrent").map(|current| {
-        let mut context = std::ptr::null_mut();
-        // SAFETY: writes one address.
-        (unsafe { current(&mut context) }, context.is_null())
-    }), Some((0, true)));
+    assert_eq!(
+        symbol::<Current>(c"cuCtxGetCurrent").map(|current| {
+            let mut context = std::ptr::null_mut();
+            // SAFETY: writes one address.
+            (unsafe { current(&mut context) }, context.is_null())
+        }),
+        Some((0, true))
+    );
 }
 
 type Current = unsafe extern "C" fn(*mut *mut c_void) -> u32;
@@ -279,7 +282,10 @@ fn every_function_may_fail_and_the_next_call_works() {
                 Err(error) => {
                     let text = error.to_string();
                     let is_named = text.contains(&function) || text.contains("an unknown error");
-                    assert!(["E0611", "E0607", "E0501", "E0700"].contains(&&*error.code()) && is_named, "{function} {skip}: {text}");
+                    assert!(
+                        ["E0611", "E0607", "E0501", "E0700"].contains(&&*error.code()) && is_named,
+                        "{function} {skip}: {text}"
+                    );
                 }
             }
             scenario().unwrap_or_else(|error| panic!("after {function} {skip}: {error}"));
@@ -411,8 +417,11 @@ fn calls_follow_the_streams_of_their_caller() {
     session.use_stream(None);
     executable.run(0, &mut session, &[y.tensor(f32s, &[1])], &mut Into(&x)).unwrap();
     let moved = driver.fake.calls();
-    let order: Vec<&str> =
-        moved.iter().map(String::as_str).filter(|call| ["cuEventRecord", "cuStreamWaitEvent", "cuLaunchKernel"].contains(call)).collect();
+    let order: Vec<&str> = moved
+        .iter()
+        .map(String::as_str)
+        .filter(|call| ["cuEventRecord", "cuStreamWaitEvent", "cuLaunchKernel"].contains(call))
+        .collect();
     assert_eq!(order, ["cuEventRecord", "cuStreamWaitEvent", "cuLaunchKernel"]);
     session.synchronize().unwrap();
     assert_eq!(x.values(), [1.0 + 2.0 * added]);
@@ -493,7 +502,8 @@ fn a_driver_that_lacks_a_function_is_an_error() {
         let lacking = folder.join("libcuda.so.1");
         let mut bytes = std::fs::read(fake_cuda::path()).unwrap();
         let (name, other) = (b"\0cuLaunchKernel\0", b"\0cuLaunchKernex\0");
-        let found: Vec<usize> = bytes.windows(name.len()).enumerate().filter(|(_, part)| part == name).map(|(at, _)| at).collect();
+        let found: Vec<usize> =
+            bytes.windows(name.len()).enumerate().filter(|(_, part)| part == name).map(|(at, _)| at).collect();
         assert!(!found.is_empty());
         found.into_iter().for_each(|at| bytes[at..at + name.len()].copy_from_slice(other));
         std::fs::write(&lacking, bytes).unwrap();
@@ -529,7 +539,14 @@ fn machine_code_that_the_driver_does_not_take_gives_way_to_ptx() {
 
 #[test]
 fn each_function_of_the_start_may_fail() {
-    let starts = ["cuInit", "cuDriverGetVersion", "cuDeviceGetCount", "cuDevicePrimaryCtxRetain", "cuDeviceGetName", "cuDeviceGetAttribute"];
+    let starts = [
+        "cuInit",
+        "cuDriverGetVersion",
+        "cuDeviceGetCount",
+        "cuDevicePrimaryCtxRetain",
+        "cuDeviceGetName",
+        "cuDeviceGetAttribute",
+    ];
     if !is_child() {
         starts.iter().for_each(|function| in_child("each_function_of_the_start_may_fail", &[("DISC_TEST_FAILS", function)]));
         return;

@@ -128,6 +128,9 @@ mod tests {
         assert_eq!(message("nvptx:sm_90 on amdgpu:gfx90a"), "host programs run on a CPU, and `amdgpu:gfx90a` is none");
         assert_eq!(parse("nvptx:sm_90 on "), Err(TargetError::Unknown(String::new())));
         let error = parse("amdgpu:gfx90a on x86-64-v3").unwrap().check_backend().unwrap_err();
-        assert_eq!(error.to_string(), "no code is made yet for `amdgpu:gfx90a`: expected the target of a CPU, such as `x86-64-v3`");
+        assert_eq!(
+            error.to_string(),
+            "no code is made yet for `amdgpu:gfx90a`: expected the target of a CPU, such as `x86-64-v3`"
+        );
     }
 }

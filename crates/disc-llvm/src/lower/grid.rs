@@ -396,7 +396,7 @@ impl<'c> Lowering<'_, 'c> {
         let i32t = self.emit.int_ty(32, 1);
         let halves: BasicTypeEnum<'c> = self.emit.context.f16_type().vec_type(2).into();
         let f32t = self.emit.ty(DType::F32, 1);
-        let is_first = matches!(self.emit.target, disc_codegen::target::Target::Nvptx { sm } if sm < 80);
+        let is_first = matches!(self.emit.target, disc_codegen::target::Target::Nvptx { sm, .. } if sm < 80);
         if is_first && word == Tile::M16N8K16.name() && types[0] == DType::F16 {
             return self.multiply_half_by_half(inst, halves);
         }

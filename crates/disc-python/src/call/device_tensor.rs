@@ -6,7 +6,10 @@ use super::{
 };
 use crate::errors::guarded;
 use disc_ral::{AllocError, DType, Device};
-use pyo3::{prelude::*, types::{PyDict, PyTuple}};
+use pyo3::{
+    prelude::*,
+    types::{PyDict, PyTuple},
+};
 use std::{ptr::NonNull, sync::Arc};
 
 /// Memory of a device.

@@ -156,7 +156,15 @@ impl PyExecutable {
         };
         let name = name.unwrap_or(&executable.meta().entries[entry].name).to_owned();
         let place = Place::of_device(executable.device().name());
-        Ok(Self { executable, entry, fallback, place, has_weights_there: false, number: NEXT.fetch_add(1, Ordering::Relaxed), name })
+        Ok(Self {
+            executable,
+            entry,
+            fallback,
+            place,
+            has_weights_there: false,
+            number: NEXT.fetch_add(1, Ordering::Relaxed),
+            name,
+        })
     }
 
     /// Says that the weights are in memory of the device.

@@ -131,7 +131,8 @@ impl Gpu {
             return Err(CudaError::new("fork", "a process that was forked after its parent used a GPU cannot use one: spawn it"));
         }
         if let Some(error) = self.lost.get() {
-            let text = format!("the device `{}` is lost since an earlier failure ({error}); the process has to start anew", self.name);
+            let text =
+                format!("the device `{}` is lost since an earlier failure ({error}); the process has to start anew", self.name);
             return Err(CudaError { text, summary: "it is lost since an earlier failure", ..error.clone() });
         }
         let mut current = ptr::null_mut();

@@ -178,7 +178,9 @@ fn find<F: Copy>(name: &[u8], symbol: &'static str) -> Result<F, CudaError> {
     let library = unsafe { sys::culib() };
     // SAFETY: the tables above have the types of the driver's header.
     let function = unsafe { library.get::<F>(name) };
-    function.map(|function| *function).map_err(|_| CudaError::new(symbol, "the driver of this machine does not have this function"))
+    function
+        .map(|function| *function)
+        .map_err(|_| CudaError::new(symbol, "the driver of this machine does not have this function"))
 }
 
 impl Driver {

@@ -224,7 +224,8 @@ impl Graphs {
         let pending = std::mem::take(&mut self.pending);
         let Some(kind) = self.kinds.first_mut() else { return Ok(()) };
         if kind.graph.as_ref().is_none_or(|graph| !graph.is_like(&pending)) {
-            kind.graph = Graph::new(gpu, &pending).inspect_err(|error| tracing::info!("a call stays without a graph: {error}")).ok();
+            kind.graph =
+                Graph::new(gpu, &pending).inspect_err(|error| tracing::info!("a call stays without a graph: {error}")).ok();
         }
         match &mut kind.graph {
             Some(graph) => graph.start(&pending, stream).inspect_err(|_| kind.graph = None),

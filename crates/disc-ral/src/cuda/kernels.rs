@@ -86,7 +86,9 @@ impl CudaKernel {
 fn load(gpu: &Gpu, ptx: &KernelPtx) -> Result<Loaded, CudaError> {
     if let Some(cubin) = assembled(gpu, ptx) {
         match load_image(gpu, ptx, &cubin) {
-            Err(error) if error.is_about_code() => tracing::info!("the driver does not take machine code of @{}: {error}", ptx.name),
+            Err(error) if error.is_about_code() => {
+                tracing::info!("the driver does not take machine code of @{}: {error}", ptx.name)
+            }
             loaded => return loaded,
         }
     }

@@ -122,7 +122,9 @@ fn items(module: &str) -> Result<(String, Vec<Item<'_>>), String> {
 fn name_of(line: &str) -> Option<&str> {
     let line = match line.split_once(".func") {
         // The results of a function are in brackets in front of its name.
-        Some((_, rest)) => rest.trim_start().strip_prefix('(').map_or(rest, |rest| rest.split_once(')').map_or("", |(_, name)| name)),
+        Some((_, rest)) => {
+            rest.trim_start().strip_prefix('(').map_or(rest, |rest| rest.split_once(')').map_or("", |(_, name)| name))
+        }
         None => line,
     };
     let end = line.find(['(', '[', '=', ';']).unwrap_or(line.len());

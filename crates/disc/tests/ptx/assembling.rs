@@ -1,5 +1,6 @@
 //! Assembles by each tool of this machine, through the runtime's own door.
 use crate::{corpus::CHIP, machine_code::disassemble, program::Kernels, tools::Tools};
+use disc::MatmulPrecision;
 use disc_codegen::target::{NVIDIA, NVIDIA_SPECIFIC};
 use disc_ral::cuda::assembler::{Assembler, AssemblerError, CUBINS, CubinCache};
 use libtest_mimic::{Failed, Trial};
@@ -45,7 +46,7 @@ fn of_tool(name: &str, assembler: Result<Assembler, AssemblerError>, tools: &Arc
     Trial::test(format!("assembling/{name}"), move || {
         let assembler = assembler.map_err(|error| error.to_string())?;
         fs::DirBuilder::new().mode(0o700).create(&folder).map_err(|error| error.to_string())?;
-        let ptx = Kernels::of(PROGRAM, CHIP)?.ptx;
+        let ptx = Kernels::of(PROGRAM, CHIP, MatmulPrecision::Highest)?.ptx;
         has_the_kernels(&assembler, &ptx, &tools, &folder)?;
         says_why_not(&assembler, &ptx)?;
         is_cached(&assembler, &ptx, &folder)?;

@@ -6,6 +6,7 @@ use crate::{
     root,
     tools::Tools,
 };
+use disc::MatmulPrecision;
 use libtest_mimic::{Failed, Trial};
 use std::{fs, path::Path, sync::Arc};
 
@@ -102,7 +103,7 @@ impl Case {
         };
         let file = folder.join(format!("{}.ptx", self.name));
         let cubin = file.with_extension("cubin");
-        fs::write(&file, Kernels::of(source, CHIP)?.ptx)?;
+        fs::write(&file, Kernels::of(source, CHIP, MatmulPrecision::Highest)?.ptx)?;
         ptxas.run(CHIP, &file, &cubin)?;
         let all = disassemble(nvdisasm, &cubin)?;
         let names: Vec<String> = all.iter().map(|code| code.kernel.clone()).collect();

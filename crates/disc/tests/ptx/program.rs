@@ -1,5 +1,5 @@
 //! Makes the kernels of a program and their PTX.
-use disc::{Options, stages};
+use disc::{MatmulPrecision, Options, stages};
 use disc_codegen::{host::Program, target::Compilation};
 use disc_ir::{Module, OpKind, ops::Stage, text::parse, verify::stage_of};
 use disc_passes::{pass::PassManager, pipeline};
@@ -12,10 +12,10 @@ pub(crate) struct Kernels {
 
 impl Kernels {
     /// Lowers a program; one that has kernels already is taken as it is.
-    pub(crate) fn of(source: &str, chip: &str) -> Result<Self, String> {
+    pub(crate) fn of(source: &str, chip: &str, matmul_precision: MatmulPrecision) -> Result<Self, String> {
         let mut module = parse(source).map_err(|error| format!("{error:?}"))?;
         let target = format!("nvptx:{chip}");
-        let options = Options { target: Some(target.clone()), ..Options::default() };
+        let options = Options { target: Some(target.clone()), matmul_precision, ..Options::default() };
         let stage = stage_of(&module);
         if stage < Stage::Kernel {
             let mut manager = PassManager::new(stages::pass_options(&options).map_err(|error| error.to_string())?);
