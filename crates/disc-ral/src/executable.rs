@@ -74,6 +74,8 @@ pub struct ExecutableOptions {
     pub threads: Option<usize>,
     /// Decides between kernels and a library for each GEMM; `None`: kernels compute all.
     pub gemm: Option<Arc<GemmDispatch>>,
+    /// A call on a device that runs beside the host waits for it before it returns.
+    pub waits: bool,
 }
 
 /// A compiled module, ready to run.
@@ -184,7 +186,11 @@ impl Executable {
         session.queue.begin(self.kind_of(meta, inputs)).map_err(|failure| session.late(failure))?;
         session.last = Some(Arc::clone(&self.meta));
         Staging::run(session, meta, (inputs, outputs), |session, inputs, outputs| {
-            self.run_there((function, meta), session, inputs, outputs)
+            self.run_there((function, meta), session, inputs, outputs)?;
+            match self.options.waits {
+                true => session.queue.sync().map_err(|failure| Failure::Launch(failure).into_error(&self.meta, meta)),
+                false => Ok(()),
+            }
         })
     }
 

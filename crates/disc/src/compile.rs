@@ -357,7 +357,8 @@ impl Artifact {
             code = code.with_image(image.clone());
         }
         let gemm = library::gemm(options, &self.targets)?;
-        let settings = disc_ral::ExecutableOptions { release_weights: options.release_weights, threads: options.threads, gemm };
+        let (release_weights, threads, waits) = (options.release_weights, options.threads, options.waits());
+        let settings = disc_ral::ExecutableOptions { release_weights, threads, gemm, waits };
         let (device, meta) = (options.open_device()?, self.meta.clone());
         Ok(disc_ral::Executable::with_prepared(device, code, meta, weights, settings, prepared)?)
     }

@@ -42,7 +42,7 @@ pub use disc_ral as ral;
 pub use disc_simt as simt;
 pub use error::Error;
 pub use executable::Executable;
-pub use options::{LibraryChoice, MatmulPrecision, Options, SetError, Specialize};
+pub use options::{Check, LibraryChoice, MatmulPrecision, Options, SetError, Specialize};
 pub use report::{Report, Specializations, Specialized, VariantReport};
 pub use tensors::{dtype_of_runtime, from_host, to_host};
 pub use tier::background;

@@ -180,6 +180,26 @@ impl FromValue for MatmulPrecision {
     }
 }
 
+/// The time at which a call on a device that runs beside the host reports its failures.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Check {
+    /// When the host waits for the device, or at the next call.
+    #[default]
+    Late,
+    /// Before the call returns.
+    Sync,
+}
+
+impl FromValue for Check {
+    fn from_value(value: Value<'_>) -> Option<Self> {
+        match value {
+            Value::Text("late") => Some(Self::Late),
+            Value::Text("sync") => Some(Self::Sync),
+            _ => None,
+        }
+    }
+}
+
 /// The policy of compiling code for recurring sizes in the background
 /// (docs/guide/specialisation.md).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -288,6 +308,11 @@ impl Options {
     /// Returns true if operands of products of f32 may be rounded to tf32.
     pub(crate) fn allows_tf32(&self) -> bool {
         self.matmul_precision != MatmulPrecision::Highest
+    }
+
+    /// Returns true if calls wait for the device before they return, as `DISC_CHECK` may ask.
+    pub(crate) fn waits(&self) -> bool {
+        self.check == Check::Sync || std::env::var_os("DISC_CHECK").is_some_and(|value| value == "sync")
     }
 
     /// Returns the folder for dumps, if there is one.

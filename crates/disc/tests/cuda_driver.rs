@@ -402,6 +402,20 @@ fn an_index_that_is_wrong_is_an_error_of_the_next_call_or_of_who_waits() {
 }
 
 #[test]
+fn a_call_that_waits_has_its_own_errors() {
+    let _driver = driver();
+    let options = Options { check: disc::Check::Sync, ..options("cuda:0") };
+    let executable = disc::compile_text(ROWS, &options).unwrap().load(Vec::new(), &options).unwrap();
+    let device = cuda(0);
+    let x = There::new(&device, &[1.0_f32, 2.0].map(f32::to_le_bytes).concat());
+    let bad = There::new(&device, &5_i64.to_le_bytes());
+    let result = There::new(&device, &[0; 4]);
+    let inputs = [x.tensor(disc::ral::DType::F32, &[2]), bad.tensor(disc::ral::DType::I64, &[1])];
+    let error = executable.run(0, &mut new_session(0), &inputs, &mut Into(&result)).unwrap_err();
+    assert!(error.code() == "E0603" && !error.to_string().contains("earlier call"), "{error}");
+}
+
+#[test]
 fn calls_follow_the_streams_of_their_caller() {
     let driver = driver();
     let (text, added) = new_program();
