@@ -37,6 +37,8 @@ class Call:
         self.arguments: Arguments = captured.arguments
         self.signature = signature_of(captured)
         self.dtypes = captured.dtypes
+        #: Those of the inputs: that of the module, but for scalars of the host.
+        self._devices = captured.devices
         self.parameters = Parameters(module)
         #: Dims that the user named, and axes that the user fixed, as errors name them.
         self._stated = {*captured.plan.declared()} | {
@@ -171,8 +173,9 @@ class Call:
         the check of calls that do not begin in compiled code, which checks them itself.
         """
         grad = torch.is_grad_enabled()
-        for t, dtype, row in zip(leaves, self.dtypes, self.signature.dims, strict=True):
-            if t.dtype is not dtype or t.dim() != len(row) or t.device.type != "cpu" or t.is_conj():
+        rows = zip(leaves, self.dtypes, self._devices, self.signature.dims, strict=True)
+        for t, dtype, device, row in rows:
+            if t.dtype is not dtype or t.dim() != len(row) or t.device != device or t.is_conj():
                 return False
             if t.layout is not torch.strided or (grad and t.requires_grad):
                 return False
@@ -187,17 +190,17 @@ class Call:
         """Raises what is wrong with the tensors of a call; returns if nothing is."""
         names = self.arguments.tensor_names
         for i, (name, t) in enumerate(zip(names, leaves, strict=True)):
-            self._explain_tensor(name, t, self.dtypes[i])
+            self._explain_tensor(name, t, self.dtypes[i], self._devices[i])
         self.signature.explain([t.shape for t in leaves])
 
-    def _explain_tensor(self, name: str, t: Any, dtype: torch.dtype) -> None:
+    def _explain_tensor(self, name: str, t: Any, dtype: torch.dtype, device: torch.device) -> None:
         if not isinstance(t, torch.Tensor):
             raise Error(
                 f"input {name}: expected a tensor, got {type(t).__name__}",
                 code="E0601",
                 help=array_cure(t),
             )
-        wrong, cure = None, "pass a dense tensor on cpu (t.contiguous(), t.resolve_neg())"
+        wrong, cure = None, f"pass a dense tensor on {device} (t.contiguous(), t.resolve_neg())"
         if isinstance(t, torch._subclasses.FakeTensor):
             wrong = "a fake tensor, which has no data"
         elif t.is_meta:
@@ -210,8 +213,8 @@ class Call:
             wrong = f"a tensor of layout {t.layout}"
         elif type(t) not in PLAIN:
             wrong = f"a tensor of class {type(t).__name__}"
-        elif t.device.type != "cpu":
-            wrong = f"a tensor on {t.device}; the module was compiled for cpu"
+        elif t.device != device:
+            wrong = f"a tensor on {t.device}; the module was compiled for {device}"
         elif t.is_conj() or t.is_neg():
             wrong = "a tensor whose conjugation or negation is pending"
         elif t.dtype != dtype:

@@ -10,6 +10,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from ..core.errors import Error
+from .generators import generator_states
 from .pytree import kv_caches
 from .quantised_eager import quantised
 
@@ -105,7 +106,7 @@ def run_apart(original: torch.nn.Module, runs, args: tuple, kwargs: dict, change
     args, kwargs = pytree.tree_unflatten(leaves, spec)
     buffers = {name: (t, t.clone()) for name, t in original.named_buffers()}
     parameters = [(t, t.detach().clone()) for name, t in original.named_parameters() if name in changed]
-    drawn = torch.get_rng_state()
+    drawn = generator_states()
     try:
         with as_it_was(original) if runs is original else nullcontext():
             results = [_kept(x) for x in pytree.tree_leaves(runs(*args, **kwargs))]
@@ -113,7 +114,7 @@ def run_apart(original: torch.nn.Module, runs, args: tuple, kwargs: dict, change
             state = [*(t for _, t in original.named_buffers()), *(t for t, _ in parameters)]
             return [*results, *inputs, *(t.detach().clone() for t in state)]
     finally:
-        torch.set_rng_state(drawn)
+        drawn.restore()
         for name, (t, before) in buffers.items():
             path, _, leaf = name.rpartition(".")
             original.get_submodule(path)._buffers[leaf] = t

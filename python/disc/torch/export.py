@@ -18,7 +18,7 @@ from . import op_names
 from .capture.captured_program import CapturedProgram
 from .compat import children_of
 from .graph.threads import threads_of
-from .module.ladder import Request, whole_program
+from .module.ladder import Request, refuse_for_package, whole_program
 from .module.optimized import OptimizedModule
 from .pytree.parameters import Parameters
 
@@ -128,6 +128,7 @@ def save(module: OptimizedModule, path: str | PathLike[str] | None = None) -> by
     for i, entry in enumerate(entries):
         name = "main" if i == 0 else f"main_{i + 1}"
         captured = entry.captured
+        refuse_for_package(captured.device)
         programs.append(_program(name, captured, _structure(captured, module.original), entry.weights()))
     return _write(programs, path, None, module.options, True, True)
 

@@ -42,7 +42,8 @@ def _intercept() -> None:
 def _announced(moves):
     @functools.wraps(moves)
     def announce(self, *args, **kwargs):
-        if self.device.type == "cpu" and not self.is_shared():
+        # That of a GPU counts as shared: only ``resize_`` moves it.
+        if self.device.type != "cpu" or not self.is_shared():
             for module in list(_modules):
                 module.before_move(self)
         return moves(self, *args, **kwargs)

@@ -35,7 +35,9 @@ import disc
 
 from ...core import extension, gc_pause
 from ...core.dims import DimPlan
+from .. import autocast_state
 from ..capture.captured_program import CapturedProgram
+from ..device import TYPES
 from ..graph import weight_names
 from ..graph.exported import Traced
 from ..pytree.arguments import flatten_arguments
@@ -47,7 +49,7 @@ from .fingerprint import Read, own_files, read
 if TYPE_CHECKING:
     from ..capture.capture import CapturedGraph
 
-_FORMAT = 9
+_FORMAT = 10
 _MOST_BYTES = 64 << 20
 
 
@@ -150,13 +152,14 @@ def _key(module: torch.nn.Module, args: tuple, kwargs: dict, dims, notes: Notes,
     for t in tensors:
         if (
             type(t) not in (torch.Tensor, torch.nn.Parameter)
-            or t.device.type != "cpu"
+            or t.device.type not in TYPES
             or t.layout is not torch.strided
         ):
             raise Unsure("an input is no plain tensor")
         rows.append(
             (
                 t.dtype,
+                t.device,
                 tuple(t.shape),
                 t.stride(),
                 t.storage_offset(),
@@ -171,7 +174,7 @@ def _key(module: torch.nn.Module, args: tuple, kwargs: dict, dims, notes: Notes,
     if any(t.untyped_storage()._cdata in own for t in tensors):
         raise Unsure("an input shares memory with a weight")
     leaves = sorted(arguments.constants.items())
-    leaves.append(torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else None)
+    leaves.append(autocast_state.current())
     axes = [[repr(axis) for axis in row] for row in plan.axes]
     names = tuple(arguments.names)
     return read(
@@ -387,7 +390,7 @@ def _short(line: str | None) -> str:
     return "missing" if line is None else repr(line if len(line) < 100 else f"{line[:100]}...")
 
 
-_COMPARED = ("arguments", "plan", "out_spec", "symbols", "dtypes", "fixed", "fixed_at", "returned_caches")
+_COMPARED = ("arguments", "plan", "out_spec", "symbols", "dtypes", "devices", "fixed", "fixed_at", "returned_caches")
 _OF_PROGRAMS = ("outputs", "state", "written", "dense", "assigned", "dims", "facts", "checks", "asked_at")
 
 

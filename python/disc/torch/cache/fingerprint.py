@@ -28,7 +28,9 @@ from torch.utils._device import DeviceContext
 
 import disc
 
+from .. import autocast_state
 from ..capture import known_libraries
+from ..float_rules import float_rules
 from . import code_names
 from .doubts import Unsure
 from .walk import Walk
@@ -113,6 +115,16 @@ def own_files() -> tuple:
     return tuple((name, stat.st_size, stat.st_mtime_ns) for name, stat in stats)
 
 
+def _matmul_precision() -> str | None:
+    """The precision of matmuls on CPUs; None where the user has set it for each device, which torch
+    does not mix with this one.
+    """
+    try:
+        return torch.get_float32_matmul_precision()
+    except RuntimeError:
+        return None
+
+
 def _environment() -> tuple:
     import sympy
 
@@ -128,8 +140,8 @@ def _environment() -> tuple:
     return (
         sys.version, str(torch.__version__), torch.version.git_version, numpy.__version__, sympy.__version__,
         torch.get_default_dtype(), torch.get_default_device(), torch.are_deterministic_algorithms_enabled(),
-        torch.is_inference_mode_enabled(), torch.is_autocast_enabled("cpu"), torch.get_autocast_dtype("cpu"),
-        torch.get_float32_matmul_precision(),
+        torch.is_inference_mode_enabled(), autocast_state.current(), _matmul_precision(),
+        *dataclasses.astuple(float_rules()),
         torch.backends.mha.get_fastpath_enabled(), torch.backends.cuda.flash_sdp_enabled(),
         torch.backends.cuda.math_sdp_enabled(), torch.backends.mkldnn.enabled, sys.flags.optimize,
         known_libraries.in_force(),

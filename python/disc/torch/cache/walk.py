@@ -336,10 +336,10 @@ class Walk:
         if (
             isinstance(t, torch._subclasses.FakeTensor)
             or t.layout is not torch.strided
-            or t.device.type != "cpu"
+            or t.device.type not in TYPES
         ):
             raise Unsure(f"a tensor of layout {t.layout} on {t.device}")
-        self.word("tensor", type(t).__qualname__, t.dtype, tuple(t.shape), t.requires_grad)
+        self.word("tensor", type(t).__qualname__, t.dtype, t.device, tuple(t.shape), t.requires_grad)
         held = vars(t)
         if type(t) not in weight_names.PLAIN and not isinstance(
             t, torch.nn.parameter.UninitializedTensorMixin
@@ -373,7 +373,7 @@ class Walk:
             raise Unsure(f"a tensor of {t.numel()} elements that is neither a parameter nor a buffer")
         # Without the mode that notes who reads values: memos are read after the capture.
         with torch._C.DisableTorchFunction():
-            values = t.detach().resolve_conj().resolve_neg().contiguous().reshape(-1)
+            values = t.detach().resolve_conj().resolve_neg().cpu().contiguous().reshape(-1)
             self.word(values.view(torch.uint8).numpy().tobytes() if t.numel() else b"")
         self.tensors.append(t)
 

@@ -31,7 +31,9 @@ from torch.utils import _pytree as pytree
 
 from ...core.dims import Dim, DimPlan
 from ...core.errors import DimError, Error
+from .. import autocast_state
 from ..decompositions.lookup import Serves, serves_all
+from ..device import HOST, device_of_module
 from ..graph.changes import Change
 from ..graph.exported import Traced
 from ..overrides import arithmetic, patches, reached, texts, transformer  # noqa: F401 (they register overrides)
@@ -91,6 +93,8 @@ class CapturedGraph:
     sizes: dict[sympy.Symbol, torch.fx.Node] = field(default_factory=dict)
     #: For each cache of the result, the one of the arguments that it is.
     returned_caches: tuple[int | None, ...] = ()
+    #: The device of the module.
+    device: torch.device = HOST
 
     @property
     def graph(self) -> torch.fx.Graph:
@@ -107,6 +111,12 @@ class CapturedGraph:
     @property
     def dtypes(self) -> list[torch.dtype]:
         return [node.meta["val"].dtype for node in self.inputs]
+
+    @property
+    def devices(self) -> list[torch.device]:
+        """The devices of the inputs: that of the module, but for scalars of the host."""
+        found = (node.meta["val"].device for node in self.inputs)
+        return [HOST if device.type == "meta" else device for device in found]
 
     def input_shape(self, i: int) -> tuple:
         """The sizes of input ``i`` as torch sees them: ints and sympy expressions."""
@@ -173,6 +183,7 @@ def capture(
     reached.forget(module)
     arguments, tensors = flatten_arguments(module, args, kwargs or {})
     _check_examples(arguments, tensors)
+    device = device_of_module(module, arguments.tensor_names, tensors)
     # Behind a window it is a slice; how a cache lies makes no difference to what is computed of it.
     held = set(kv_caches.leaves_of_caches(arguments.spec))
     tensors = [t.contiguous() if i in held else t for i, t in zip(arguments.tensors, tensors, strict=True)]
@@ -180,6 +191,7 @@ def capture(
     try:
         with _LOCK, _quiet(), overridden("capture"), torch.no_grad():
             captured = _first_success(module, arguments, tensors, plan, serves, may_export)
+        captured.device = device
         if captured.changes:
             with _LOCK, _quiet():
                 kept_state.settle(captured, module, arguments, tensors)
@@ -202,7 +214,7 @@ def _first_success(
         from ..tracer.tracer import Transformed
 
         reason = error.__cause__ or error
-        if torch.is_autocast_enabled("cpu") or not may_export:
+        if autocast_state.current() or not may_export:
             raise  # torch.export does not record what autocast around the call converts.
         logging.getLogger(__name__).info("traced by torch.export: %s", reason)
         below = isinstance(reason, Transformed)

@@ -16,6 +16,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from ...core.dims import DimPlan
+from ..device import HOST
 from ..graph import weight_names
 from ..graph.model_files import moved, without_lines
 from ..graph.program import Program
@@ -44,6 +45,9 @@ class CapturedProgram:
     stages: dict[str, float] = field(default_factory=dict)
     #: For each cache of the result, the one of the arguments that it is.
     returned_caches: tuple[int | None, ...] = ()
+    #: The device of the module, and those of the inputs: scalars of the host may be among them.
+    device: torch.device = HOST
+    devices: tuple[torch.device, ...] = ()
     #: Of a stored program, the files of the model when it was stored.
     files: dict[str, Any] = field(default_factory=dict)
 

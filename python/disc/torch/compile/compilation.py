@@ -62,7 +62,7 @@ def compilation(graph: DynamoGraph, env, packs_weights: bool) -> Compilation:
     conditions = guards.read_conditions(env)
     # Dynamo guards what it asked about sizes of 0 and 1.
     conditions.branches = []
-    captured = of_tensors(traced, [a.name for a in inputs], conditions, sizes)
+    captured = of_tensors(traced, [a.name for a in inputs], conditions, sizes, graph.device)
     captured.by = "dynamo"
     for i, node in enumerate(traced.inputs):
         for axis, size in enumerate(map(expression, node.meta["val"].shape)):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import torch
 
+from ..device import device_of
 from ..graph.exported import Traced
 from ..lowering.interface import Names
 from ..lowering.table import serves
@@ -48,6 +50,12 @@ class DynamoGraph:
     @property
     def graph(self) -> torch.fx.Graph:
         return self.traced.graph
+
+    @functools.cached_property
+    def device(self) -> torch.device:
+        """The device of the arguments; raises disc.Error if there are several."""
+        tensors = [a for a in self.arguments if isinstance(a.example, torch.Tensor)]
+        return device_of((f"{'weight' if a.is_weight else 'input'} {a.name}", a.example) for a in tensors)
 
     def release(self) -> None:
         """Lets go of the tensors of the first call."""

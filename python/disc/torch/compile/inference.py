@@ -21,6 +21,7 @@ import torch
 from ...core import capturing, extension
 from ...core.errors import Error
 from ...core.options import Options
+from ..device import placed, refuse_absent
 from ..refusals import Refusals
 from . import graph_code
 from .compilation import Compilation, compilation
@@ -60,6 +61,8 @@ class CompiledGraph:
         self._refusals = Refusals()
         self._eager = gm.forward
         self._finish = graph.finish
+        refuse_absent(graph.device)
+        options = placed(options, graph.device)
         self._graph, self._env, self._options, self._milliseconds = graph, env, options, milliseconds
         #: Profiles show it.
         self._name = name_of_subject()

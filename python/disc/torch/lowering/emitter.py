@@ -51,7 +51,7 @@ class TorchEmitter(Emitter):
     def tensor(self, values: torch.Tensor):
         """A constant with the values of a torch tensor."""
         return self.builder.constant(
-            values.detach().contiguous(), dims=list(values.shape), dtype=name_of(values.dtype)
+            values.detach().cpu().contiguous(), dims=list(values.shape), dtype=name_of(values.dtype)
         )
 
     def result_size(self, rank: int):

@@ -26,6 +26,7 @@ from ...core.errors import Error, UnsupportedOp
 from ...lowering import sizes
 from ...lowering.emitter import MISSING, Number, is_value
 from ..capture.captured_program import CapturedProgram
+from ..graph.other_devices import nodes_elsewhere
 from ..graph.origin import Line, model_line, source_line
 from ..graph.program import Program
 from ..symbolic.conditions import conjuncts
@@ -64,13 +65,14 @@ def convert(graph: CapturedGraph, builder) -> CapturedProgram:
     start = time.perf_counter()
     walk = Walk(graph, builder)
     program = walk.program
+    walk.refuse_elsewhere()
     walk.lower()
     walk.raise_if_missing()
     declare_outputs(graph, walk, builder, program)
     stages = {"capture": graph.milliseconds, "convert": (time.perf_counter() - start) * 1e3}
     return CapturedProgram(
         graph.arguments, graph.plan, graph.out_spec, graph.symbols, graph.dtypes, graph.fixed, graph.fixed_at,
-        program, builder, graph.by, stages, graph.returned_caches,
+        program, builder, graph.by, stages, graph.returned_caches, graph.device, tuple(graph.devices),
     )  # fmt: skip
 
 
@@ -97,6 +99,8 @@ class Walk:
         self.aliases = Aliases(self, TABLE)
         #: The placeholders of graphs within this one.
         self.given_within: set[torch.fx.Node] = set()
+        #: The nodes of another device.
+        self.elsewhere: dict[torch.fx.Node, str] = {}
         #: The node that is being converted.
         self.node: torch.fx.Node | None = None
         self._line: Line | None = None
@@ -109,6 +113,12 @@ class Walk:
         declare_facts(self.captured, self.builder, expressions, self.program)
         bind_weights(self.captured, self.emitter, self, self.program)
         self.run(self.captured.graph)
+
+    def refuse_elsewhere(self) -> None:
+        """Notes what belongs to another device: compiled code has one."""
+        self.elsewhere = nodes_elsewhere(self.captured.traced, self.captured.device)
+        for node, reason in self.elsewhere.items():
+            self.lack(str(node.target), reason, node=node)
 
     def run(self, graph: torch.fx.Graph) -> Any:
         """Converts every node; the value is what the graph returns."""
@@ -178,6 +188,10 @@ class Walk:
     def _call(self, node) -> None:
         name = str(node.target)
         self.node = node
+        if node in self.elsewhere:
+            self.program.operations += 1
+            self.values[node] = MISSING
+            return
         if name == "aten._assert_scalar.default":
             return self._assert(node)
         if name == "aten._assert_async.msg":

@@ -18,6 +18,7 @@ from ...core.options import Options
 from ...core.report import summed
 from ..compile.backend import serve
 from ..compile.registry import EagerGraph, graph_break_of
+from ..generators import generator_states
 from ..overrides.silence import silenced
 from .entry import Entry, Refused
 
@@ -91,7 +92,7 @@ class DynamoEntry(Entry):
     def _first(self, args: tuple, kwargs: dict):
         """The first call; if dynamo fails in it, eager mode starts from the state before."""
         module = self._original()
-        state, drawn = {name: t.clone() for name, t in module.named_buffers()}, torch.get_rng_state()
+        state, drawn = {name: t.clone() for name, t in module.named_buffers()}, generator_states()
         given = [t for t in pytree.tree_leaves((args, kwargs)) if isinstance(t, torch.Tensor)]
         before = [(t, t._version, t.clone()) for t in given if not t.is_inference()]
         try:
@@ -107,7 +108,7 @@ class DynamoEntry(Entry):
                 for name, t in module.named_buffers():
                     if name in state and t.shape == state[name].shape:
                         t.copy_(state[name])
-            torch.set_rng_state(drawn)
+            drawn.restore()
             return module(*args, **kwargs)
         self._is_new = False
         return result

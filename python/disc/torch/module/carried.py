@@ -25,6 +25,7 @@ from ...core.options import Options
 from ..cache.identity import identity
 from ..call import Call
 from ..capture.captured_program import CapturedProgram
+from ..device import placed, refuse_absent
 from ..graph.threads import threads_of
 from .entry import CompiledEntry
 from .ladder import Request
@@ -47,6 +48,7 @@ class CarriedProgram:
         """This program for another process."""
         if self.files is None:
             directory = extension.cache_directory() if options.cache else None
+            options = placed(options, self.captured.device)
             self.files = carried_code.pack(self.captured.source, options, threads_of(options), directory)
         return CarriedProgram(self.captured, None, self.files)
 
@@ -148,10 +150,12 @@ def unpack(packed: bytes | None) -> Carried | None:
 
 
 def _entry(dispatcher: Dispatcher, program: CarriedProgram) -> CompiledEntry:
-    module, options = dispatcher.original(), dispatcher.options
+    module = dispatcher.original()
     captured = CapturedProgram.from_cache(program.captured, module)
     if captured is None:
         raise LookupError("a weight of the module is gone")
+    refuse_absent(captured.device)
+    options = placed(dispatcher.options, captured.device)
     artifact, is_there = program.load(options)
     start = time.perf_counter()
     weights = [(name, tensor.detach()) for name, tensor in captured.program.weights]

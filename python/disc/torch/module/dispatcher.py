@@ -103,7 +103,7 @@ class Dispatcher:
     def _remember(self, entry: Entry, form: Form) -> None:
         """Asks an entry first that refuses calls of other forms."""
         is_verified = self.verification is not None and self.verification.is_open()
-        is_first = isinstance(entry, GraphEntry) and form.autocast is None and not is_verified
+        is_first = isinstance(entry, GraphEntry) and not form.autocast and not is_verified
         self.last = entry if is_first and not self.kept.is_watching else None
 
     def _note_changes(self) -> None:

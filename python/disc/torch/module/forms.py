@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from .. import autocast_state
 from ..call import PLAIN
 from ..pytree import kv_caches
 from ..pytree.arguments import CONSTANTS
@@ -44,8 +45,8 @@ class Form:
         return self.key[0]
 
     @property
-    def autocast(self) -> torch.dtype | None:
-        """The type that autocast converts to; None without it."""
+    def autocast(self) -> autocast_state.State:
+        """The state of autocast."""
         return self.key[1]
 
 
@@ -58,7 +59,7 @@ class Forms:
 
     def key(self, training: bool, args: tuple, kwargs: dict) -> tuple:
         """The form of a call."""
-        row = [training, autocast_state()]
+        row: list[Any] = [training, autocast_state.current()]
         given = self.parameters.given(args, kwargs)
         for name, value in sorted(given.items(), key=lambda item: str(item[0])):
             if type(value) in PLAIN:
@@ -72,15 +73,10 @@ class Forms:
         return next((form for form in self.held if form.key == key and form.state == state), None)
 
 
-def autocast_state() -> torch.dtype | None:
-    """The type that autocast converts to on a CPU; None if it is off."""
-    return torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else None
-
-
 def _kind(leaf) -> tuple[Any, ...]:
     if isinstance(leaf, torch.Tensor):
         kind = torch.Tensor if type(leaf) in PLAIN else type(leaf)
-        return kind, leaf.dtype, leaf.dim(), leaf.device.type, leaf.layout
+        return kind, leaf.dtype, leaf.dim(), str(leaf.device), leaf.layout
     if isinstance(leaf, (float, complex)):
         return type(leaf), repr(leaf)
     return type(leaf), leaf if isinstance(leaf, CONSTANTS) else None

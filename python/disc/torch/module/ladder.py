@@ -22,7 +22,7 @@ from ...core.options import Options
 from ..cache import capture_cache
 from ..call import PLAIN, Call
 from ..capture.captured_program import CapturedProgram
-from ..graph import weight_names
+from ..device import HOST, device_of_module, placed, refuse_absent
 from ..graph.threads import threads_of
 from ..precision import with_precision
 from ..pytree.arguments import flatten_arguments
@@ -55,6 +55,8 @@ class Request:
         self.kwargs = kwargs
         self.dims = dims
         self.options = options
+        #: The device of the module and of the example; None if there is no code for it.
+        self.device: torch.device | None = HOST
         #: The user gave it as an example, and it is no call.
         self.is_example = is_example
         #: Calls of the module go on meanwhile.
@@ -62,6 +64,16 @@ class Request:
         #: The captured graph, once there is one, and whether all of it could be lowered.
         self.graph = None
         self.is_lowered = False
+
+    def place(self, names: list[str], tensors: list[torch.Tensor]) -> None:
+        """Finds the device of the module, and has its code run there.
+
+        Raises disc.Error for devices that no compiled code reads.
+        """
+        self.device = None
+        device = device_of_module(self.module, names, tensors)
+        refuse_absent(device)
+        self.options, self.device = placed(self.options, device), device
 
 
 def build(request: Request, stage: Callable[[str], None]) -> Entry:
@@ -76,7 +88,7 @@ def build(request: Request, stage: Callable[[str], None]) -> Entry:
     # What is wrong with ``dims`` is the user's to mend.
     DimPlan.read(request.dims, arguments.tensor_names, [t.shape for t in tensors])
     try:
-        _refuse_other_devices(request.module)
+        request.place(arguments.tensor_names, tensors)
         return _whole(request, stage)
     except Exception as error:
         cause = _as_error(error)
@@ -85,17 +97,6 @@ def build(request: Request, stage: Callable[[str], None]) -> Entry:
         if strict or not _falls(cause, request):
             raise
     return _below(request, cause, tensors, stage)
-
-
-def _refuse_other_devices(module: torch.nn.Module) -> None:
-    """Raises for a weight that compiled code could not read: torch runs such a module."""
-    for name, t in weight_names.named(module):
-        if t.device.type != "cpu":
-            raise Error(
-                f"weight {name} is on {t.device}, and this version compiles for the CPU alone",
-                code="E0801",
-                help="move the module to the CPU, or let torch run it",
-            )
 
 
 def _below(request: Request, cause: Error, tensors: list[torch.Tensor], stage) -> Entry:
@@ -147,13 +148,14 @@ def _fails_without_disc(request: Request, error: Error, arguments, tensors: list
 
 
 def _is_served_by_dynamo(request: Request, tensors: list[torch.Tensor]) -> bool:
-    """Returns true if all inputs are dense tensors on the CPU: of others disc compiles nothing.
+    """Returns true if all inputs are dense tensors, of a device that disc compiles for: of others
+    it compiles nothing.
 
     Dynamo holds the module, which may go away with ``release_weights``.
     """
-    if request.options.release_weights:
+    if request.options.release_weights or request.device is None:
         return False
-    return all(type(t) in PLAIN and t.device.type == "cpu" and t.layout is torch.strided for t in tensors)
+    return all(type(t) in PLAIN and not t.is_meta and t.layout is torch.strided for t in tensors)
 
 
 def _falls(error: Error, request: Request) -> bool:
@@ -168,8 +170,9 @@ def _whole(request: Request, stage) -> CompiledEntry:
     options = request.options
     directory = extension.cache_directory() if options.cache else None
     needed = prepared_bytes(request.module, options)
-    # Mapped weights need no memory.
-    is_likely_there = (
+    # Mapped weights need no memory of the host, nor do those of a GPU.
+    is_elsewhere = request.device != HOST
+    is_likely_there = is_elsewhere or (
         directory is not None
         and extension.keeps_weights(options)
         and extension.may_be_mapped(directory, needed)
@@ -183,7 +186,7 @@ def _whole(request: Request, stage) -> CompiledEntry:
         asked = capture_cache.look_up(
             request.module, request.args, request.kwargs, request.dims, None if chooses else directory
         )
-        if is_likely_there and asked.found is None:
+        if is_likely_there and not is_elsewhere and asked.found is None:
             # Another program's, most likely.
             ahead.enter_context(extension.memory_ahead(needed))
         captured = _captured(asked, request)
@@ -210,10 +213,22 @@ def _whole(request: Request, stage) -> CompiledEntry:
 
 
 def whole_program(request: Request) -> CapturedProgram:
-    """The whole module as a program; raises what keeps it from being one."""
-    _refuse_other_devices(request.module)
+    """The whole module as a program for a package; raises what keeps it from being one."""
+    arguments, tensors = flatten_arguments(request.module, request.args, request.kwargs)
+    device = device_of_module(request.module, arguments.tensor_names, tensors)
+    refuse_for_package(device)
     asked = capture_cache.look_up(request.module, request.args, request.kwargs, request.dims, None)
     return _captured(asked, request)
+
+
+def refuse_for_package(device: torch.device) -> None:
+    """Raises for a module on a GPU: a package holds code for CPUs."""
+    if device.type != "cpu":
+        raise Error(
+            f"the module is on {device}, and a package holds code and weights for CPUs",
+            code="E0801",
+            help="move the module to the cpu: module.cpu()",
+        )
 
 
 def _captured(asked: capture_cache.Lookup, request: Request) -> CapturedProgram:
@@ -269,7 +284,8 @@ def _in_parts(request: Request, stage) -> PartitionedEntry | None:
         return None
     captured = CapturedProgram(
         graph.arguments, graph.plan, graph.out_spec, graph.symbols, graph.dtypes, graph.fixed, graph.fixed_at,
-        parts.program, "", graph.by, returned_caches=graph.returned_caches,
+        parts.program, "", graph.by, returned_caches=graph.returned_caches, device=graph.device,
+        devices=tuple(graph.devices),
     )  # fmt: skip
     _LOG.info(
         "%s is compiled in %d clusters; torch runs %d ops between them",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 import inspect
+import operator
 import types
 import weakref
 from collections import OrderedDict
@@ -204,7 +205,10 @@ class OptimizedModule(torch.nn.Module, Compiled, metaclass=StandInType):
         kinds = {(t.dtype, t.dim(), t.device) for t in (*self.parameters(), *self.buffers())}
         try:
             weights = [torch.empty([1] * rank, dtype=dtype, device=device) for dtype, rank, device in kinds]
-            return any(fn(weight) is not weight or weight.is_shared() for weight in weights)
+            moved = [fn(weight) for weight in weights]
+            # Memory of a GPU counts as shared.
+            shares = (weight.is_shared() for weight in weights if weight.device.type == "cpu")
+            return any(map(operator.is_not, moved, weights)) or any(shares)
         except Exception:
             return True
 

@@ -18,6 +18,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from ...core.errors import DimError
+from .. import autocast_state
 from .entry import GraphEntry, Refused
 from .forms import Form
 
@@ -66,7 +67,7 @@ def _lone_size(form: Form, error: DimError) -> int | None:
 def _compile(dispatcher: Dispatcher, form: Form, error: DimError, args: tuple, kwargs: dict) -> None:
     try:
         # Autocast is a state of the thread.
-        with torch.autocast("cpu", dtype=form.autocast, enabled=form.autocast is not None):
+        with autocast_state.restored(form.autocast):
             found = _serving(dispatcher, form, error, args, kwargs)
         if dispatcher.state() != form.state:
             # It may be a program of attributes that calls have changed meanwhile.

@@ -99,15 +99,18 @@ def cut(whole: CapturedGraph, nodes: list[torch.fx.Node], given: list[torch.fx.N
     sizes = {symbol: number_input(traced, symbol) for symbol in missing}
     graph.output(tuple(copies[node] for node in given))
     names = [f"t{i}" for i in range(len(traced.inputs))]
-    return Cluster(nodes, taken, missing, given, of_tensors(traced, names, whole.conditions, sizes))
+    part = of_tensors(traced, names, whole.conditions, sizes, whole.device)
+    return Cluster(nodes, taken, missing, given, part)
 
 
-def of_tensors(traced: Traced, names: list[str], conditions, sizes: dict) -> CapturedGraph:
+def of_tensors(
+    traced: Traced, names: list[str], conditions, sizes: dict, device: torch.device
+) -> CapturedGraph:
     """A graph as a capture whose arguments are its inputs, and whose result is flat."""
     plan = DimPlan(tuple((None,) * node.meta["val"].dim() for node in traced.inputs))
     _, leaf = pytree.tree_flatten(None)
     arguments = Arguments(leaf, tuple(names), tuple(range(len(names))), {})
-    return CapturedGraph(arguments, plan, traced, leaf, conditions, {}, sizes=sizes)
+    return CapturedGraph(arguments, plan, traced, leaf, conditions, {}, sizes=sizes, device=device)
 
 
 def number_type(symbol: sympy.Symbol) -> torch.dtype:

@@ -21,9 +21,11 @@ from ...core.errors import Error, UnsupportedOp
 from ...core.options import Options
 from ...core.report import collect, summed
 from ...core.signature import Signature
+from .. import autocast_state
 from ..capture.capture import CapturedGraph
 from ..graph.call_writer import CallWriter
 from ..graph.origin import source_line
+from ..graph.other_devices import nodes_elsewhere
 from ..graph.program import Program
 from ..graph.randomness import draws
 from ..graph.weight_names import bytes_of
@@ -71,7 +73,7 @@ class PartitionedProgram:
         """The results for the flat tensors of a call, whatever autocast is on around it."""
         if torch._C._is_any_autocast_enabled():
             # Its casts are ops of the graph.
-            with torch.autocast("cpu", enabled=False):
+            with autocast_state.off():
                 return self.run(tensors)
         return self.run(tensors)
 
@@ -148,7 +150,8 @@ def partition(
     would have to be divided.
     """
     families = Families(graph.graph)
-    trial = Trial(graph, extension.builder(), families.outside(), options)
+    left = families.outside() | nodes_elsewhere(graph.traced, graph.device)
+    trial = Trial(graph, extension.builder(), left, options)
     trial.lower()
     left = trial.left
     for node in left:

@@ -93,7 +93,7 @@ class Trial(Walk):
             dtype = name_of(val.dtype)
         except Error:
             return MISSING
-        if val.device.type != "cpu" or val.layout is not torch.strided:
+        if val.device != self.captured.device or val.layout is not torch.strided:
             return MISSING
         return self._input(val, dtype)
 

@@ -16,7 +16,9 @@ Invariants:
 from __future__ import annotations
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensor
 
+from ..device import TYPES
 from ..symbolic.expressions import SYMBOLIC, expression
 from .fake_views import VIEWS, Lying, Order, Orders, alike, in_order, view_of
 
@@ -298,8 +300,8 @@ class PlainResults:
         #: Sizes that are known to be above 0, as they are written.
         self._positive: set = set()
 
-    def lying(self, t: torch.Tensor) -> Lying | None:
-        return self._orders.of(t) if t.device.type == "cpu" and t.layout is torch.strided else None
+    def lying(self, t: FakeTensor) -> Lying | None:
+        return self._orders.of(t) if t.fake_device.type in TYPES and t.layout is torch.strided else None
 
     def of(self, func, args, kwargs, tensors, lying) -> tuple[torch.dtype, list, Order, bool] | None:
         """Type, sizes, order, and whether it is a view of the first tensor;

@@ -15,6 +15,7 @@ from torch._guards import TracingContext, tracing
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
 from ..decompositions.lookup import Serves
+from ..device import TYPES
 from ..graph.exported import Traced
 from ..graph.weight_names import PLAIN
 from ..symbolic.expressions import SYMBOLIC, expression, symbols_of
@@ -82,7 +83,7 @@ class _GraphRecorder(Recorder):
             return value
         if type(value) is not FakeTensor or value.layout is not torch.strided or value.is_quantized:
             raise NotTraced(f"{name} is a tensor of class {type(value).__name__}")
-        if value.fake_device.type != "cpu" or value.is_conj() or value.is_neg():
+        if value.fake_device.type not in TYPES or value.is_conj() or value.is_neg():
             raise NotTraced(f"{name} is on {value.fake_device}, or its conjugation or negation is pending")
         with torch._C._DisableTorchDispatch():
             meta = torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device="meta")

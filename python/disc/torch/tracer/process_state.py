@@ -37,9 +37,12 @@ def without_libraries():
     The switches are the process's: torch has none for a thread.
     """
     mkldnn, nnpack = torch.backends.mkldnn.set_flags(False), torch.backends.nnpack.set_flags(False)
+    cudnn = torch._C._get_cudnn_enabled()
+    torch._C._set_cudnn_enabled(False)
     try:
         yield
     finally:
+        torch._C._set_cudnn_enabled(cudnn)
         torch.backends.mkldnn.set_flags(*mkldnn)
         torch.backends.nnpack.set_flags(*nnpack)
 

@@ -34,9 +34,11 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._traceback import CapturedTraceback
 
+from .. import autocast_state
 from ..compat import asserting
 from ..decompositions import lookup
 from ..decompositions.lookup import Serves, serves_all
+from ..device import TYPES
 from ..graph.changes import Change
 from ..graph.exported import Traced
 from ..graph.in_place import written_arguments
@@ -142,7 +144,7 @@ def _sizes(env: Env, examples, dynamic, oblivious: bool, first) -> list[list]:
 
 def _is_plain(t: torch.Tensor) -> bool:
     """Dense, and of a class without behaviour of its own."""
-    if type(t) not in PLAIN or t.layout is not torch.strided or t.device.type != "cpu":
+    if type(t) not in PLAIN or t.layout is not torch.strided or t.device.type not in TYPES:
         return False
     return not (t.is_quantized or t.is_neg() or t.is_conj())
 
@@ -245,9 +247,9 @@ class Recorder(SchemaCheckMode):
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         if not isinstance(func, torch._ops.OpOverload):
             raise NotTraced(f"{func} is not an op")
-        if torch.is_autocast_enabled("cpu"):
-            with torch.autocast("cpu", enabled=False):
-                return self.__torch_dispatch__(func, types, *self._converted(func, args, kwargs or {}))
+        if state := autocast_state.current():
+            with autocast_state.off():
+                return self.__torch_dispatch__(func, types, *self._converted(state, func, args, kwargs or {}))
         if func in SQUEEZES:
             with self:
                 if (found := squeezed(*args)) is not None:
@@ -364,11 +366,14 @@ class Recorder(SchemaCheckMode):
         """
         if func is aten.dropout.default and args[2:] == (False,):
             return "same", None, 0, None
-        found = self.plain.of(func, args, kwargs, met, [self._where(t) for t in met]) if met else None
+        # Of tensors on several devices torch knows whether they go together.
+        if len({t.fake_device for t in met}) != 1:
+            return None
+        found = self.plain.of(func, args, kwargs, met, [self._where(t) for t in met])
         if found is None:
             return None
         *what, is_view = found
-        return "tensor", *self._dense(*what), 0 if is_view else None
+        return "tensor", *self._dense(*what, met[0].fake_device), 0 if is_view else None
 
     def _where(self, t: FakeTensor) -> Lying | None:
         kind = t.__dict__["_disc"][1]
@@ -376,14 +381,16 @@ class Recorder(SchemaCheckMode):
             self.orders[kind] = self.plain.lying(t)
         return self.orders[kind]
 
-    def _dense(self, dtype: torch.dtype, shape: list, order) -> tuple[FakeTensor, int]:
+    def _dense(
+        self, dtype: torch.dtype, shape: list, order, device: torch.device
+    ) -> tuple[FakeTensor, int]:
         """A dense tensor whose axes lie in this order."""
-        key = dtype, _key(shape), order
+        key = dtype, _key(shape), order, device
         if key not in self.lying:
             with torch._C._DisableTorchDispatch():
                 sample = torch.empty([shape[axis] for axis in order], dtype=dtype, device="meta")
                 sample = sample.permute([order.index(axis) for axis in range(len(order))])
-            fake = FakeTensor(self.mode, sample, torch.device("cpu"))
+            fake = FakeTensor(self.mode, sample, device)
             kind = self._kind(fake)
             if self.samples[kind] is None:
                 self.samples[kind] = sample
@@ -394,9 +401,11 @@ class Recorder(SchemaCheckMode):
         env = self.mode.shape_env
         return len(env.guards), sum(map(len, env.deferred_runtime_asserts.values()))
 
-    def _converted(self, func, args, kwargs):
-        """The arguments as autocast converts them; it was on, and is off now."""
-        target = autocast.target_of(func, pytree.tree_leaves((args, kwargs)))
+    def _converted(self, state: autocast_state.State, func, args, kwargs):
+        """The arguments as autocast converts them; it was as ``state`` says, and is off now."""
+        leaves = pytree.tree_leaves((args, kwargs))
+        kind = autocast.kind_of(state, leaves)
+        target = autocast.target_of(kind, func, leaves, kwargs) if kind is not None else None
 
         def convert(x):
             if target is None or not autocast.converts(x) or x.dtype == target:

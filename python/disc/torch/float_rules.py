@@ -1,0 +1,45 @@
+"""Reads which products of f32 tensors a CUDA device may compute from operands rounded to tf32.
+
+The rule is torch's, and is read when a module is compiled: matmuls are exact unless the user allows
+tf32, convolutions and recurrent layers are rounded unless the user forbids it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+
+@dataclass(frozen=True)
+class FloatRules:
+    """For each kind of product "ieee" or "tf32", the precision of its operands."""
+
+    matmul: str
+    convolution: str
+    recurrent: str
+
+
+def float_rules() -> FloatRules:
+    """The rules in force in this process."""
+    cudnn, matmul = torch.backends.cudnn, torch.backends.cuda.matmul
+    return FloatRules(
+        _of(matmul, lambda: matmul.allow_tf32),
+        _of(getattr(cudnn, "conv", None), lambda: cudnn.allow_tf32),
+        _of(getattr(cudnn, "rnn", None), lambda: cudnn.allow_tf32),
+    )
+
+
+def matmul_precision(device: torch.device) -> str:
+    """The precision that matmuls of f32 have on a device: an option of the compiler, once it has
+    one; until then products are exact, which every rule allows.
+    """
+    return float_rules().matmul if device.type == "cuda" else "ieee"
+
+
+def _of(switches, allows_tf32) -> str:
+    # Up to torch 2.8 there is the flag alone; later ones refuse to read it where a program has set
+    # both.
+    if switches is not None and hasattr(switches, "fp32_precision"):
+        return "tf32" if switches.fp32_precision == "tf32" else "ieee"
+    return "tf32" if allows_tf32() else "ieee"
