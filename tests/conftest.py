@@ -74,6 +74,14 @@ def compile_module():
 
 
 @pytest.fixture
+def cuda(monkeypatch):
+    """A device ``cuda:0`` that is none; the list has the options of all compilations."""
+    import fake_cuda
+
+    return fake_cuda.install(monkeypatch)
+
+
+@pytest.fixture
 def folder(tmp_path, monkeypatch):
     """The folder of a cache on disk of the test's own."""
     monkeypatch.setenv("DISC_CACHE", "1")

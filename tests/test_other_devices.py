@@ -1,4 +1,4 @@
-"""Modules on a device for which disc makes no code yet: torch runs them, and a report says so."""
+"""Modules on a GPU: compiled for it where disc has the device, else torch's, and a report says so."""
 
 from __future__ import annotations
 
@@ -25,16 +25,20 @@ def _agrees(found: torch.Tensor, expected: torch.Tensor) -> None:
     torch.testing.assert_close(found, expected)
 
 
+def _is_known() -> bool:
+    return "cuda:0" in disc.devices()
+
+
 @on_a_gpu
 @torch.no_grad()
-def test_optimize_leaves_a_module_on_a_gpu_to_torch(module):
+def test_a_module_on_a_gpu_is_compiled_for_it_or_torchs(module):
     module.cuda()
     x = torch.randn(3, 8, device="cuda")
     for fast in (disc.optimize(module, options=LOOSE), disc.optimize(module, x, options=LOOSE)):
         _agrees(fast(x), module(x))
         _agrees(fast(x[:1]), module(x[:1]))
-        (row, *_) = disc.report(fast).to_dict()["fallbacks"]
-        assert row["reason"]
+        rows = disc.report(fast).to_dict()["fallbacks"]
+        assert rows == [] if _is_known() else rows[0]["reason"]
 
 
 @on_a_gpu
@@ -52,7 +56,7 @@ def test_a_compiled_module_may_move_to_a_gpu_and_back(module):
 
 @on_a_gpu
 @torch.no_grad()
-def test_the_backend_leaves_a_graph_on_a_gpu_to_torch(module):
+def test_the_backend_serves_a_graph_on_a_gpu(module):
     torch._dynamo.reset()
     module.cuda()
     compiled = torch.compile(module, backend="disc", dynamic=True)

@@ -41,7 +41,9 @@ def name_of(device: torch.device) -> str:
 
 def may_be_elsewhere(t: torch.Tensor) -> bool:
     """Returns true for a scalar of the host, which ops of torch take beside tensors of any device."""
-    return t.dim() == 0 and t.device.type == "cpu"
+    if t.device.type != "cpu" or isinstance(t, torch.nn.parameter.UninitializedTensorMixin):
+        return False
+    return t.dim() == 0
 
 
 def device_of(tensors: Iterable[tuple[str, torch.Tensor]]) -> torch.device:
@@ -93,9 +95,9 @@ def placed(options: Options, device: torch.device) -> Options:
     name = name_of(device)
     if options.device not in (None, name):
         raise Error(
-            f"the module is on {device}, and Options.device is {options.device!r}: no device reads the memory of a GPU but itself",
+            f"the module is on {device}, and Options.device is {options.device!r}, which does not read its memory",
             code="E0601",
-            help=f"leave out Options.device, or move the module: to the cpu, or to {options.device}",
+            help="leave out Options.device, or move the module",
         )
     return dataclasses.replace(options, device=name)
 

@@ -95,6 +95,8 @@ class CapturedGraph:
     returned_caches: tuple[int | None, ...] = ()
     #: The device of the module.
     device: torch.device = HOST
+    #: It is a part of a graph, between ops of torch.
+    is_part: bool = False
 
     @property
     def graph(self) -> torch.fx.Graph:

@@ -9,7 +9,7 @@ Invariant: no compiled node reads a tensor that torch has on another device, and
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 import torch
 from torch.utils import _pytree as pytree
@@ -20,27 +20,31 @@ from .exported import Traced
 _MOVES = ("to", "_to_copy", "copy", "copy_", "type_as", "cpu", "cuda")
 
 
-def nodes_elsewhere(traced: Traced, device: torch.device) -> dict[torch.fx.Node, str]:
+def nodes_elsewhere(
+    traced: Traced, device: torch.device, left: Collection[torch.fx.Node] = (), is_part: bool = False
+) -> dict[torch.fx.Node, str]:
     """The nodes that torch runs since they give or read tensors on other devices than ``device``,
     and why; with constants and weights elsewhere that are results.
+
+    ``left`` are nodes that torch runs for other reasons. The results of a part of a graph go to
+    compiled code alone.
     """
     places = {node: _device(node.meta.get("val"), device) for node in traced.graph.nodes}
     if all(place is None for place in places.values()):
         return {}
     found: dict[torch.fx.Node, str] = {}
-    returned = {*traced.results, *(value for _, value in traced.assignments)}
+    returned = () if is_part else {*traced.results, *(value for _, value in traced.assignments)}
     for node, place in places.items():
         if place is not None and node in returned and node not in traced.inputs:
             found[node] = f"the module returns a tensor on {place}"
-    while (new := dict(_next(traced.graph, places, found))) and new.keys() - found.keys():
-        found = new | found
-    return found
+    while (new := dict(_next(traced.graph, places, {*found, *left}))) and new.keys() - found.keys():
+        found |= new
+    return {node: why for node, why in found.items() if node not in left}
 
 
-def _next(graph: torch.fx.Graph, places: dict, found: dict) -> Iterator[tuple[torch.fx.Node, str]]:
-    """The nodes that belong to torch, since those in ``found`` do."""
+def _next(graph: torch.fx.Graph, places: dict, left: set) -> Iterator[tuple[torch.fx.Node, str]]:
+    """The nodes that belong to torch, since those in ``left`` do."""
     made: set[torch.fx.Node] = set()
-    left = set(found)
     for node in graph.nodes:
         place = places[node]
         if node.op == "placeholder" or node.op == "get_attr":
@@ -50,14 +54,16 @@ def _next(graph: torch.fx.Graph, places: dict, found: dict) -> Iterator[tuple[to
         sources = [source for source in node.all_input_nodes if _is_tensor(source)]
         read = next((places[s] for s in sources if s in left and places[s] is not None), None)
         is_made = place is not None and all(s in made and places[s] is not None for s in sources)
-        if read is not None:
-            left.add(node)
-            yield node, f"it {'moves a tensor from' if _moves(node) else 'reads a tensor on'} {read}"
-        elif place is not None and not is_made:
-            left.add(node)
-            yield node, f"it {'moves a tensor to' if _moves(node) else 'computes on'} {place}"
-        elif is_made:
+        if is_made:
             made.add(node)
+        if read is None and (place is None or is_made):
+            continue
+        left.add(node)
+        if place is None:
+            yield node, f"it {'moves a tensor from' if _moves(node) else 'reads a tensor on'} {read}"
+        else:
+            arrives = _moves(node) and any(places[s] is None for s in sources)
+            yield node, f"it {'moves a tensor to' if arrives else 'computes on'} {place}"
     for node in made:
         if node.op == "call_function" and not left.isdisjoint(node.users):
             yield node, f"it computes on {places[node]}"

@@ -143,8 +143,9 @@ TABLE = {
     "aten.dropout.default": lambda b, x, p, train: no_training(b, x, train),
     "aten.feature_dropout.default": lambda b, x, p, train: no_training(b, x, train),
     "aten.alpha_dropout.default": lambda b, x, p, train: no_training(b, x, train),
+    # Without a mode it trains.
     "aten.native_dropout.default": lambda b, x, p, train: (
-        no_training(b, x, train),
+        no_training(b, x, train is None or train),
         b.full(True, x.shape, "i1"),
     ),
     "aten.rrelu.default": lambda b, x, low=0.125, high=1 / 3, train=False, generator=None: leaky_relu(

@@ -116,7 +116,9 @@ class Walk:
 
     def refuse_elsewhere(self) -> None:
         """Notes what belongs to another device: compiled code has one."""
-        self.elsewhere = nodes_elsewhere(self.captured.traced, self.captured.device)
+        self.elsewhere = nodes_elsewhere(
+            self.captured.traced, self.captured.device, is_part=self.captured.is_part
+        )
         for node, reason in self.elsewhere.items():
             self.lack(str(node.target), reason, node=node)
 

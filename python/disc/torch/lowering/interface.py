@@ -19,6 +19,7 @@ from ...lowering.emitter import Number, is_value
 from ..graph.program import Program
 from ..symbolic.conditions import spelled
 from ..symbolic.expressions import SYMBOLIC
+from ..symbolic.number_of_sizes import NumberOfSizes, number_of_sizes
 from ..symbolic.source_lines import written
 from . import complex_numbers
 from .emitter import TorchEmitter
@@ -260,7 +261,9 @@ def declare_outputs(captured, walk: Walk, builder, program: Program) -> None:
     made: dict[torch.fx.Node, int] = {}
     for result in captured.traced.results:
         value = walk.read(result) if isinstance(result, torch.fx.Node) else walk.resolve(result)
-        if (held := _changed(result, walk)) is not None:
+        if (number := _on_host(captured, result)) is not None:
+            program.outputs.append(("size", number))
+        elif (held := _changed(result, walk)) is not None:
             program.outputs.append(("input", held))
         elif (held := _made_contiguous(result, walk)) is not None:
             program.outputs.append(("contiguous", held))
@@ -292,6 +295,14 @@ def declare_outputs(captured, walk: Walk, builder, program: Program) -> None:
     if not values and not program.outputs:
         raise Error("the module returns nothing", code="E0404")
     builder.output(values, stores=stores) if stores else builder.output(values)
+
+
+def _on_host(captured, result) -> NumberOfSizes | None:
+    """A number that a module on a GPU returns, if its sizes tell it."""
+    if captured.device.type == "cpu":
+        return None
+    value = result.meta.get("val") if isinstance(result, torch.fx.Node) else result
+    return number_of_sizes(value, captured.symbols)
 
 
 def _changed(result, walk: Walk) -> int | None:

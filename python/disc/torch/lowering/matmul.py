@@ -264,7 +264,7 @@ def attention_with_extras(b, query, key, value, *args, **kwargs):
             given.get("is_causal", False),
             scale=given.get("scale"),
         ),
-        None,
+        *(None,) * 3,
     )
 
 

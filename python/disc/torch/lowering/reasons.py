@@ -24,7 +24,7 @@ _REASONS = (
         ),
         "of linear algebra, LU, QR, Cholesky and what they solve are compiled, for up to 8 rows of f32 and f64",
     ),
-    (("jiterator", "cuda", "cudnn"), "it is for another device"),
+    (("jiterator", "cuda", "cudnn", "miopen"), "it is a kernel of one device or its library"),
 )
 
 

@@ -10,6 +10,7 @@ from . import (
     complex_numbers,
     convolution,
     creation,
+    cuda_kernels,
     data_dependent,
     data_movement,
     elementwise,
@@ -46,6 +47,7 @@ FAMILIES = (
     experts,
     fft,
     data_dependent,
+    cuda_kernels,
 )
 
 

@@ -55,8 +55,8 @@ class Request:
         self.kwargs = kwargs
         self.dims = dims
         self.options = options
-        #: The device of the module and of the example; None if there is no code for it.
-        self.device: torch.device | None = HOST
+        #: The device of the module and of the example.
+        self.device = HOST
         #: The user gave it as an example, and it is no call.
         self.is_example = is_example
         #: Calls of the module go on meanwhile.
@@ -64,16 +64,6 @@ class Request:
         #: The captured graph, once there is one, and whether all of it could be lowered.
         self.graph = None
         self.is_lowered = False
-
-    def place(self, names: list[str], tensors: list[torch.Tensor]) -> None:
-        """Finds the device of the module, and has its code run there.
-
-        Raises disc.Error for devices that no compiled code reads.
-        """
-        self.device = None
-        device = device_of_module(self.module, names, tensors)
-        refuse_absent(device)
-        self.options, self.device = placed(self.options, device), device
 
 
 def build(request: Request, stage: Callable[[str], None]) -> Entry:
@@ -88,7 +78,15 @@ def build(request: Request, stage: Callable[[str], None]) -> Entry:
     # What is wrong with ``dims`` is the user's to mend.
     DimPlan.read(request.dims, arguments.tensor_names, [t.shape for t in tensors])
     try:
-        request.place(arguments.tensor_names, tensors)
+        request.device = device_of_module(request.module, arguments.tensor_names, tensors)
+        refuse_absent(request.device)
+    except Error as error:
+        if strict:
+            raise
+        return EagerEntry(request.original, error)
+    # As is what is wrong with the options.
+    request.options = placed(request.options, request.device)
+    try:
         return _whole(request, stage)
     except Exception as error:
         cause = _as_error(error)
@@ -153,7 +151,7 @@ def _is_served_by_dynamo(request: Request, tensors: list[torch.Tensor]) -> bool:
 
     Dynamo holds the module, which may go away with ``release_weights``.
     """
-    if request.options.release_weights or request.device is None:
+    if request.options.release_weights:
         return False
     return all(type(t) in PLAIN and not t.is_meta and t.layout is torch.strided for t in tensors)
 

@@ -100,6 +100,7 @@ def cut(whole: CapturedGraph, nodes: list[torch.fx.Node], given: list[torch.fx.N
     graph.output(tuple(copies[node] for node in given))
     names = [f"t{i}" for i in range(len(traced.inputs))]
     part = of_tensors(traced, names, whole.conditions, sizes, whole.device)
+    part.is_part = True
     return Cluster(nodes, taken, missing, given, part)
 
 

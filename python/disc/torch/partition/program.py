@@ -150,9 +150,7 @@ def partition(
     would have to be divided.
     """
     families = Families(graph.graph)
-    left = families.outside() | nodes_elsewhere(graph.traced, graph.device)
-    trial = Trial(graph, extension.builder(), left, options)
-    trial.lower()
+    trial = _lowered_for_trial(graph, families.outside(), options)
     left = trial.left
     for node in left:
         if isinstance(node.target, torch._ops.HigherOrderOperator) or node.graph is not graph.graph:
@@ -166,6 +164,7 @@ def partition(
         if not new:
             break
         left |= new
+        left |= nodes_elsewhere(graph.traced, graph.device, left)
     held = [made[tuple(part)] if is_cluster else part[0] for is_cluster, part in steps]
     clusters = [step for step in held if isinstance(step, CompiledCluster)]
     if not clusters:
@@ -175,6 +174,17 @@ def partition(
     changed = list(dict.fromkeys(name for node, name, _ in graph.traced.weights if node in changing))
     notes = [note for note in notes if note is not None]
     return PartitionedProgram(trial.program, clusters, notes, printed(graph, original, held), changed)
+
+
+def _lowered_for_trial(graph: CapturedGraph, left: dict, options: Options) -> Trial:
+    """A trial after which no node of disc shares a tensor on another device with one of torch."""
+    left |= nodes_elsewhere(graph.traced, graph.device, left)
+    while True:
+        trial = Trial(graph, extension.builder(), left, options)
+        trial.lower()
+        if not (new := nodes_elsewhere(graph.traced, graph.device, trial.left)):
+            return trial
+        left = trial.left | new
 
 
 def _divided(families: Families, steps, left: dict) -> dict[torch.fx.Node, str]:

@@ -39,6 +39,8 @@ class Result:
             return tensors[what]
         if kind == "contiguous":
             return tensors[what].contiguous()
+        if kind == "size":
+            return what.of(tensors)
         value = values[what]
         if kind == "complex":
             # Its last axis has both parts.

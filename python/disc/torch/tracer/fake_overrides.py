@@ -8,8 +8,11 @@ import math
 
 import torch
 import torch._prims_common
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.utils import _pytree as pytree
 
 from ..decompositions import basic
+from ..device import HOST
 from ..symbolic.expressions import shortened
 
 aten = torch.ops.aten
@@ -151,6 +154,26 @@ def _shifted(op):
     return shape
 
 
+def _as_on_host(op):
+    """torch describes a result on a CUDA device by the kernel that it would choose for the sizes, and
+    asks for them; on the host it does not.
+    """
+
+    def moved(t, device):
+        with torch._C._DisableTorchDispatch():
+            meta = torch.empty_strided(t.shape, t.stride(), dtype=t.dtype, device="meta")
+        return FakeTensor(t.fake_mode, meta, device)
+
+    def shape(*args, **kwargs):
+        (device,) = {t.fake_device for t in pytree.tree_leaves((args, kwargs)) if isinstance(t, FakeTensor)}
+        if device.type == "cpu":
+            return op(*args, **kwargs)
+        args, kwargs = pytree.tree_map_only(FakeTensor, lambda t: moved(t, HOST), (args, kwargs))
+        return moved(op(*args, **kwargs), device)
+
+    return shape
+
+
 _SHIFTS = (
     aten.__lshift__.Scalar,
     aten.__lshift__.Tensor,
@@ -188,6 +211,7 @@ SHAPES = {
     aten.gru.input: _recurrent,
     aten.rnn_tanh.input: _recurrent,
     aten.rnn_relu.input: _recurrent,
+    aten.scaled_dot_product_attention.default: _as_on_host(aten.scaled_dot_product_attention.default),
 }
 SHAPES |= {op: _shifted(op) for op in _SHIFTS}
 SHAPES |= {op: _resampled(op) for op in _RESAMPLING}
