@@ -157,11 +157,14 @@ def install(monkeypatch: pytest.MonkeyPatch) -> list[disc.Options]:
 
     monkeypatch.setattr(extension, "compile_function", compiles)
     monkeypatch.setattr(extension, "devices", lambda: [*devices, "cuda:0"])
-    import disc.torch.compile.backend  # noqa: F401 (it has a table of classes too)
+    import disc.torch.compile.backend
     import disc.torch.module.optimize  # noqa: F401
 
     for name, module in list(sys.modules.items()):
-        if name.startswith("disc.torch") and isinstance(plain := getattr(module, "PLAIN", None), (tuple, frozenset)):
-            if torch.Tensor in plain:
-                monkeypatch.setattr(module, "PLAIN", type(plain)((*plain, OnCuda)))
+        if (
+            name.startswith("disc.torch")
+            and isinstance(plain := getattr(module, "PLAIN", None), (tuple, frozenset))
+            and torch.Tensor in plain
+        ):
+            monkeypatch.setattr(module, "PLAIN", type(plain)((*plain, OnCuda)))
     return compiled

@@ -59,7 +59,9 @@ def test_a_module_without_weights_has_the_device_of_the_example(cuda):
 
 def test_a_tensor_elsewhere_is_named(cuda):
     fast = disc.optimize(linear(), on_cuda(torch.randn(2, 4)), options=STRICT)
-    with pytest.raises(disc.Error, match="input input: got a tensor on cpu; the module was compiled for cuda:0"):
+    with pytest.raises(
+        disc.Error, match="input input: got a tensor on cpu; the module was compiled for cuda:0"
+    ):
         fast(torch.randn(2, 4))
     with pytest.raises(disc.Error, match="got a tensor on cuda:1; the module was compiled for cuda:0"):
         fast(on_cuda(torch.randn(2, 4), "cuda:1"))
@@ -144,7 +146,8 @@ def test_a_move_to_the_host_is_torchs(cuda):
     module, x = Of(both), torch.randn(3, 4)
     fast = disc.optimize(module, on_cuda((x,)), options=LOOSE)
     there, here = fast(on_cuda(x))
-    assert isinstance(there, OnCuda) and type(here) is torch.Tensor
+    assert isinstance(there, OnCuda)
+    assert type(here) is torch.Tensor
     torch.testing.assert_close((there.inner, here), module(x))
     assert [reason for _, reason in fallbacks(fast)] == ["it moves a tensor to cpu", "it computes on cpu"]
 
@@ -194,9 +197,12 @@ def test_random_numbers_of_the_host_stay_there(cuda):
 @pytest.mark.fallback
 def test_a_constant_of_the_host_that_is_returned_stays_there(cuda):
     held = torch.arange(3)
-    fast = disc.optimize(Of(lambda x: ((x @ x.T).exp() * 2 + x.sum(), held)), on_cuda((torch.randn(3, 4),)), options=LOOSE)
+    fast = disc.optimize(
+        Of(lambda x: ((x @ x.T).exp() * 2 + x.sum(), held)), on_cuda((torch.randn(3, 4),)), options=LOOSE
+    )
     _, found = fast(on_cuda(torch.randn(2, 4)))
-    assert type(found) is torch.Tensor and torch.equal(found, held)
+    assert type(found) is torch.Tensor
+    assert torch.equal(found, held)
 
 
 # State, sizes, caches.

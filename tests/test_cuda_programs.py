@@ -9,10 +9,10 @@ import pytest
 import torch
 import torch.nn.functional as F
 from disc.core import extension
-from disc.torch.autocast_state import restored
 from disc.torch.capture.capture import capture
 from disc.torch.compile.compilation import compilation
 from disc.torch.compile.dynamo_graph import read
+from disc.torch.devices.autocast_state import restored
 from disc.torch.lowering.graph import convert
 from disc.torch.lowering.table import serves
 from fake_cuda import on_cuda
@@ -109,7 +109,10 @@ def test_an_encoder_of_transformers(cuda):
     config = transformers.BertConfig(
         vocab_size=100, hidden_size=64, num_hidden_layers=1, num_attention_heads=4, intermediate_size=128
     )
-    inputs = {"input_ids": torch.randint(0, 100, (2, 7)), "attention_mask": torch.ones(2, 7, dtype=torch.long)}
+    inputs = {
+        "input_ids": torch.randint(0, 100, (2, 7)),
+        "attention_mask": torch.ones(2, 7, dtype=torch.long),
+    }
     assert_alike(transformers.BertModel(config, add_pooling_layer=False), (), inputs)
 
 
@@ -122,7 +125,10 @@ def _attention(x, mask=None):
 
 KERNELS = {
     "flash": (lambda x: aten._scaled_dot_product_flash_attention(x, x, x)[0], _attention),
-    "efficient": (lambda x: aten._scaled_dot_product_efficient_attention(x, x, x, None, False)[0], _attention),
+    "efficient": (
+        lambda x: aten._scaled_dot_product_efficient_attention(x, x, x, None, False)[0],
+        _attention,
+    ),
     "cudnn": (lambda x: aten._scaled_dot_product_cudnn_attention(x, x, x, None, False)[0], _attention),
     "causal flash": (
         lambda x: aten._scaled_dot_product_flash_attention(x, x, x, 0.0, True)[0],
@@ -140,7 +146,10 @@ def test_kernels(cuda, name):
 
 KERNELS_OF_INFERENCE = {
     "dropout": (lambda x: aten.native_dropout(x, 0.5, False)[0], lambda x: x),
-    "rms norm": (lambda x: aten._fused_rms_norm(x, [16], None, 1e-5)[0], lambda x: F.rms_norm(x, [16], eps=1e-5)),
+    "rms norm": (
+        lambda x: aten._fused_rms_norm(x, [16], None, 1e-5)[0],
+        lambda x: F.rms_norm(x, [16], eps=1e-5),
+    ),
 }
 
 
@@ -200,7 +209,8 @@ def test_autocast_of_the_device(cuda, dtype):
     with restored((("cuda", dtype),)):
         assert program(on_cuda(copy.deepcopy(module)), on_cuda((x,))) == wanted
         assert program(module, (x,)) == plain
-    assert plain != wanted and program(module, (x,)) == plain
+    assert plain != wanted
+    assert program(module, (x,)) == plain
 
 
 RULES = {
@@ -217,7 +227,9 @@ RULES = {
 def test_rules_of_autocast(cuda, name):
     function, dtype = RULES[name]
     with restored((("cuda", torch.float16),)):
-        graph = capture(Of(function).eval(), on_cuda((torch.randn(3, 4), torch.randn(3, 4))), {}, None, serves)
+        graph = capture(
+            Of(function).eval(), on_cuda((torch.randn(3, 4), torch.randn(3, 4))), {}, None, serves
+        )
     (result,) = graph.traced.results
     assert result.meta["val"].dtype is dtype
 

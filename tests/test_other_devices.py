@@ -1,4 +1,4 @@
-"""Modules on a GPU: compiled for it where disc has the device, else torch's, and a report says so."""
+"""Modules on a GPU: compiled for it where disc has the device, else torch's."""
 
 from __future__ import annotations
 

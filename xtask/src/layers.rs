@@ -83,6 +83,7 @@ pub(crate) const PACKAGES: &[Package] = &[
     package("torch.symbolic", "Reasons about expressions of sizes in sympy."),
     package("torch.compat", "What differs between the versions of torch."),
     package("torch.graph", "The captured graph, what belongs to it, and which nodes share memory."),
+    package("torch.devices", "Devices of tensors, and the states of torch that each type of device has of its own."),
     package("torch.pytree", "Flattens arguments and results, caches of keys and values among them."),
     package("torch.decompositions", "Expresses ops without a lowering by others."),
     package("torch.overrides", "Functions of torch and Python that keep sizes symbolic while a module is traced."),

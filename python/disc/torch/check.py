@@ -10,7 +10,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from ..core.errors import Error
-from .generators import generator_states
+from .devices.generators import generator_states
 from .pytree import kv_caches
 from .quantised_eager import quantised
 

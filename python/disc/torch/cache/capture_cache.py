@@ -35,9 +35,9 @@ import disc
 
 from ...core import extension, gc_pause
 from ...core.dims import DimPlan
-from .. import autocast_state
 from ..capture.captured_program import CapturedProgram
-from ..device import TYPES
+from ..devices import autocast_state
+from ..devices.device import TYPES
 from ..graph import weight_names
 from ..graph.exported import Traced
 from ..pytree.arguments import flatten_arguments
@@ -390,7 +390,17 @@ def _short(line: str | None) -> str:
     return "missing" if line is None else repr(line if len(line) < 100 else f"{line[:100]}...")
 
 
-_COMPARED = ("arguments", "plan", "out_spec", "symbols", "dtypes", "devices", "fixed", "fixed_at", "returned_caches")
+_COMPARED = (
+    "arguments",
+    "plan",
+    "out_spec",
+    "symbols",
+    "dtypes",
+    "devices",
+    "fixed",
+    "fixed_at",
+    "returned_caches",
+)
 _OF_PROGRAMS = ("outputs", "state", "written", "dense", "assigned", "dims", "facts", "checks", "asked_at")
 
 

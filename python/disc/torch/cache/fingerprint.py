@@ -28,9 +28,9 @@ from torch.utils._device import DeviceContext
 
 import disc
 
-from .. import autocast_state
 from ..capture import known_libraries
-from ..float_rules import float_rules
+from ..devices import autocast_state
+from ..devices.float_rules import float_rules
 from . import code_names
 from .doubts import Unsure
 from .walk import Walk

@@ -34,6 +34,7 @@ from typing import Any
 import numpy
 import torch
 
+from ..devices.device import TYPES
 from ..graph import weight_names
 from . import code_names
 from .doubts import MOVING, SETTINGS, Moves, Unsure, asks, composed_of, is_installed, is_known, refuse

@@ -31,9 +31,9 @@ from torch.utils import _pytree as pytree
 
 from ...core.dims import Dim, DimPlan
 from ...core.errors import DimError, Error
-from .. import autocast_state
 from ..decompositions.lookup import Serves, serves_all
-from ..device import HOST, device_of_module
+from ..devices import autocast_state
+from ..devices.device import HOST, device_of_module
 from ..graph.changes import Change
 from ..graph.exported import Traced
 from ..overrides import arithmetic, patches, reached, texts, transformer  # noqa: F401 (they register overrides)

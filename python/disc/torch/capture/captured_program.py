@@ -16,7 +16,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from ...core.dims import DimPlan
-from ..device import HOST
+from ..devices.device import HOST
 from ..graph import weight_names
 from ..graph.model_files import moved, without_lines
 from ..graph.program import Program

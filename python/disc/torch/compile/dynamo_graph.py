@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import torch
 
-from ..device import device_of
+from ..devices.device import device_of
 from ..graph.exported import Traced
 from ..lowering.interface import Names
 from ..lowering.table import serves

@@ -21,7 +21,7 @@ import torch
 from ...core import capturing, extension
 from ...core.errors import Error
 from ...core.options import Options
-from ..device import placed, refuse_absent
+from ..devices.device import placed, refuse_absent
 from ..refusals import Refusals
 from . import graph_code
 from .compilation import Compilation, compilation

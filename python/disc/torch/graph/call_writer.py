@@ -47,9 +47,16 @@ class CallWriter:
 
     def _write(self, path: Path, inputs, weights: Weights, outputs, error: str | None) -> None:
         options = self._options
+        weights = [(name, _on_host(t)) for name, t in weights]
+        inputs, outputs = map(_on_host, inputs), map(_on_host, outputs)
         extension.write_capture(
             path, self._source, inputs, weights, outputs, error, options, threads_of(options)
         )
+
+
+def _on_host(value):
+    """A tensor as a file holds it; arguments may be numbers of Python too."""
+    return value.detach().cpu() if isinstance(value, torch.Tensor) and not value.is_cpu else value
 
 
 def is_callers(error: Exception) -> bool:

@@ -1,8 +1,8 @@
 """Finds the nodes of a graph that are on another device than the module, which torch runs.
 
 A tensor elsewhere that is made of sizes, constants and scalars alone (a mask that a module makes on
-the CPU and moves to its GPU) is an exception: compiled code computes it on the device of the module,
-as long as nothing but compiled code reads it.
+the CPU and moves to its GPU) is an exception: compiled code computes it on the device of the
+module, as long as nothing but compiled code reads it.
 
 Invariant: no compiled node reads a tensor that torch has on another device, and none gives one.
 """

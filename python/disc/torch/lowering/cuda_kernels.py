@@ -1,5 +1,5 @@
-"""Ops that torch has for CUDA devices alone: what AOTAutograd and exported programs have in the place
-of attention and batch norm.
+"""Ops that torch has for CUDA devices alone: what AOTAutograd and exported programs have for
+attention and batch norm.
 
 Each gives the results that inference uses; those for a backward pass are not computed.
 """

@@ -26,8 +26,8 @@ from ...core.errors import Error, UnsupportedOp
 from ...lowering import sizes
 from ...lowering.emitter import MISSING, Number, is_value
 from ..capture.captured_program import CapturedProgram
-from ..graph.other_devices import nodes_elsewhere
 from ..graph.origin import Line, model_line, source_line
+from ..graph.other_devices import nodes_elsewhere
 from ..graph.program import Program
 from ..symbolic.conditions import conjuncts
 from ..symbolic.expressions import SYMBOLIC, expression

@@ -18,7 +18,7 @@ from ...core.options import Options
 from ...core.report import summed
 from ..compile.backend import serve
 from ..compile.registry import EagerGraph, graph_break_of
-from ..generators import generator_states
+from ..devices.generators import generator_states
 from ..overrides.silence import silenced
 from .entry import Entry, Refused
 

@@ -25,7 +25,7 @@ from ...core.options import Options
 from ..cache.identity import identity
 from ..call import Call
 from ..capture.captured_program import CapturedProgram
-from ..device import placed, refuse_absent
+from ..devices.device import placed, refuse_absent
 from ..graph.threads import threads_of
 from .entry import CompiledEntry
 from .ladder import Request

@@ -14,8 +14,8 @@ from typing import Any
 
 import torch
 
-from .. import autocast_state
 from ..call import PLAIN
+from ..devices import autocast_state
 from ..pytree import kv_caches
 from ..pytree.arguments import CONSTANTS
 from ..pytree.parameters import Parameters

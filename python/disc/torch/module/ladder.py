@@ -22,7 +22,7 @@ from ...core.options import Options
 from ..cache import capture_cache
 from ..call import PLAIN, Call
 from ..capture.captured_program import CapturedProgram
-from ..device import HOST, device_of_module, placed, refuse_absent
+from ..devices.device import HOST, device_of_module, placed, refuse_absent
 from ..graph.threads import threads_of
 from ..precision import with_precision
 from ..pytree.arguments import flatten_arguments

@@ -18,7 +18,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from ...core.errors import DimError
-from .. import autocast_state
+from ..devices import autocast_state
 from .entry import GraphEntry, Refused
 from .forms import Form
 

@@ -21,8 +21,8 @@ from ...core.errors import Error, UnsupportedOp
 from ...core.options import Options
 from ...core.report import collect, summed
 from ...core.signature import Signature
-from .. import autocast_state
 from ..capture.capture import CapturedGraph
+from ..devices import autocast_state
 from ..graph.call_writer import CallWriter
 from ..graph.origin import source_line
 from ..graph.other_devices import nodes_elsewhere

@@ -1,8 +1,8 @@
 """Converts the arguments of an op as ``torch.autocast`` does;
 the tracer records the conversions as ops.
 
-CPUs and CUDA devices have rules of their own. Which ops have a rule is asked of torch; here is which
-rule each has, as torch documents it.
+CPUs and CUDA devices have rules of their own. Which ops have a rule is asked of torch; here is
+which rule each has, as torch documents it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import torch
 
-from ..autocast_state import State
+from ..devices.autocast_state import State
 
 _PRODUCTS = """
     addbmm addmm baddbmm bmm conv1d conv2d conv3d conv_tbc conv_transpose1d conv_transpose2d conv_transpose3d linalg_vecdot linear
@@ -21,6 +21,10 @@ _CUDA_PRODUCTS = """
     addmv addr mv convolution _convolution lstm_cell gru_cell rnn_tanh_cell rnn_relu_cell
     _scaled_dot_product_flash_attention
 """
+_CUDA_WIDEST = """
+    addcdiv addcmul atan2 bilinear cat cross dot grid_sampler index_put scatter_add stack tensordot vdot
+"""
+_CUDA_OF_DTYPE = "prod softmax log_softmax cumprod cumsum linalg_vector_norm linalg_matrix_norm sum"
 
 
 @dataclass(frozen=True)
@@ -46,21 +50,11 @@ _RULES = {
         "AutocastCUDA",
         # The last four are composed of cells, or are one op of cuDNN, all of which are narrow.
         frozenset((*_PRODUCTS.split(), *_CUDA_PRODUCTS.split(), "lstm", "gru", "rnn_tanh", "rnn_relu")),
-        frozenset(
-            (
-                *("addcdiv", "addcmul", "atan2", "bilinear", "cat", "cross", "dot", "grid_sampler", "index_put"),
-                *("scatter_add", "stack", "tensordot", "vdot"),
-            )
-        ),
+        frozenset(_CUDA_WIDEST.split()),
     ),
 }
 #: On CUDA devices these give f32, unless their argument ``dtype`` asks for something else.
-_OF_DTYPE = frozenset(
-    (
-        *("prod", "softmax", "log_softmax", "cumprod", "cumsum", "linalg_vector_norm", "linalg_matrix_norm"),
-        "sum",
-    )
-)
+_OF_DTYPE = frozenset(_CUDA_OF_DTYPE.split())
 
 
 def kind_of(state: State, arguments) -> str | None:

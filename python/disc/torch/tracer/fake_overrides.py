@@ -12,7 +12,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils import _pytree as pytree
 
 from ..decompositions import basic
-from ..device import HOST
+from ..devices.device import HOST
 from ..symbolic.expressions import shortened
 
 aten = torch.ops.aten
@@ -155,8 +155,8 @@ def _shifted(op):
 
 
 def _as_on_host(op):
-    """torch describes a result on a CUDA device by the kernel that it would choose for the sizes, and
-    asks for them; on the host it does not.
+    """torch describes a result on a CUDA device by the kernel that it would choose for the sizes,
+    and asks for them; on the host it does not.
     """
 
     def moved(t, device):

@@ -18,7 +18,7 @@ from __future__ import annotations
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
-from ..device import TYPES
+from ..devices.device import TYPES
 from ..symbolic.expressions import SYMBOLIC, expression
 from .fake_views import VIEWS, Lying, Order, Orders, alike, in_order, view_of
 

@@ -15,7 +15,7 @@ from torch._guards import TracingContext, tracing
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
 from ..decompositions.lookup import Serves
-from ..device import TYPES
+from ..devices.device import TYPES
 from ..graph.exported import Traced
 from ..graph.weight_names import PLAIN
 from ..symbolic.expressions import SYMBOLIC, expression, symbols_of

@@ -34,11 +34,11 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._traceback import CapturedTraceback
 
-from .. import autocast_state
 from ..compat import asserting
 from ..decompositions import lookup
 from ..decompositions.lookup import Serves, serves_all
-from ..device import TYPES
+from ..devices import autocast_state
+from ..devices.device import TYPES
 from ..graph.changes import Change
 from ..graph.exported import Traced
 from ..graph.in_place import written_arguments
@@ -381,9 +381,7 @@ class Recorder(SchemaCheckMode):
             self.orders[kind] = self.plain.lying(t)
         return self.orders[kind]
 
-    def _dense(
-        self, dtype: torch.dtype, shape: list, order, device: torch.device
-    ) -> tuple[FakeTensor, int]:
+    def _dense(self, dtype: torch.dtype, shape: list, order, device: torch.device) -> tuple[FakeTensor, int]:
         """A dense tensor whose axes lie in this order."""
         key = dtype, _key(shape), order, device
         if key not in self.lying:

@@ -14,10 +14,10 @@ from collections.abc import Iterable
 
 import torch
 
-from ..core import extension
-from ..core.errors import Error
-from ..core.options import Options
-from .graph import weight_names
+from ...core import extension
+from ...core.errors import Error
+from ...core.options import Options
+from ..graph import weight_names
 
 HOST = torch.device("cpu")
 #: Types of devices whose tensors compiled code takes.
@@ -40,7 +40,7 @@ def name_of(device: torch.device) -> str:
 
 
 def may_be_elsewhere(t: torch.Tensor) -> bool:
-    """Returns true for a scalar of the host, which ops of torch take beside tensors of any device."""
+    """Returns true for a scalar of the host, which goes with tensors of any device."""
     if t.device.type != "cpu" or isinstance(t, torch.nn.parameter.UninitializedTensorMixin):
         return False
     return t.dim() == 0
