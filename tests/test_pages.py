@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 
 import disc
@@ -54,6 +55,16 @@ def test_the_api_page_has_every_public_name():
     assert sorted(re.findall(r"^::: disc\.(\w+)$", text, re.MULTILINE)) == sorted(disc.__all__)
 
 
+def test_a_block_of_a_gpu_is_parsed_where_there_is_none(tmp_path, monkeypatch):
+    monkeypatch.setattr(disc, "devices", lambda: ["cpu"], raising=False)
+    page = tmp_path / "page.md"
+    for code, fails in (("assert False", False), ("assert (", True)):
+        page.write_text(f"# Page\n\n```python\n# on a GPU\n{code}\n```\n", encoding="utf-8")
+        (example,) = pages.parsed(page).examples()
+        with pytest.raises(SyntaxError) if fails else contextlib.nullcontext():
+            example.evaluate()
+
+
 def test_a_block_that_is_wrong_is_found(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     wrong = (
@@ -61,6 +72,7 @@ def test_a_block_that_is_wrong_is_found(tmp_path, monkeypatch):
         "```sh\nmake nothing\n```",
         "```sh\ndisc inspect none.discpkg\n```",
     )
+    wrong = (*wrong, "```python\nassert 1 == 2\n# on a GPU\n```")
     for block in (*wrong, "```sh\nnothing --at-all\n```", "```sh\ndisc serve x --no-such\n```"):
         page = tmp_path / "page.md"
         page.write_text(f"# Page\n\n{block}\n", encoding="utf-8")
