@@ -298,3 +298,27 @@ def test_a_copy_takes_the_program_up(cuda):
 def test_check(cuda):
     fast = disc.optimize(linear(), on_cuda(torch.randn(2, 4)))
     assert disc.check(fast, on_cuda(torch.randn(5, 4)))
+
+
+def test_a_capture_on_disk_belongs_to_the_device(cuda, folder):
+    def capture_of(module, x):
+        fast = disc.optimize(module, x)
+        with torch.no_grad():
+            torch.testing.assert_close(off_cuda(fast(x)), off_cuda(module(x)))
+        return disc.report(fast).to_dict()["cache"]["capture"]
+
+    torch.manual_seed(0)
+    module, x = torch.nn.Linear(4, 3).eval(), torch.randn(2, 4)
+    assert capture_of(module, x) == "miss"
+    there = on_cuda(copy.deepcopy(module))
+    assert capture_of(there, on_cuda(x)) == "miss"
+    assert capture_of(copy.deepcopy(there), on_cuda(x)) == "hit"
+    assert capture_of(module, x) == "hit"
+
+
+def test_weights_that_went_elsewhere_are_named(cuda):
+    module = linear()
+    fast = disc.optimize(module, on_cuda(torch.randn(2, 4)))
+    on_cuda(module, "cuda:1")
+    with pytest.raises(disc.Error, match="weight weight moved from cuda:0 to cuda:1"):
+        fast.refresh()

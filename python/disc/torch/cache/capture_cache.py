@@ -40,6 +40,7 @@ from ..devices import autocast_state
 from ..devices.device import TYPES
 from ..graph import weight_names
 from ..graph.exported import Traced
+from ..graph.weight_names import PLAIN
 from ..pytree.arguments import flatten_arguments
 from . import memos
 from .code_names import Notes
@@ -150,11 +151,7 @@ def _key(module: torch.nn.Module, args: tuple, kwargs: dict, dims, notes: Notes,
     plan = DimPlan.read(dims, arguments.tensor_names, [t.shape for t in tensors])
     rows = []
     for t in tensors:
-        if (
-            type(t) not in (torch.Tensor, torch.nn.Parameter)
-            or t.device.type not in TYPES
-            or t.layout is not torch.strided
-        ):
+        if type(t) not in PLAIN or t.device.type not in TYPES or t.layout is not torch.strided:
             raise Unsure("an input is no plain tensor")
         rows.append(
             (

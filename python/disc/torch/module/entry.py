@@ -271,5 +271,10 @@ def refreshed(entry: Entry, module: torch.nn.Module) -> list[tuple[str, torch.Te
                 f"weight {name} changed from {list(old.shape)} {old.dtype} to {list(now.shape)} {now.dtype}",
                 help="optimize the changed module",
             )
+        if now.device != old.device:
+            raise Error(
+                f"weight {name} moved from {old.device} to {now.device}",
+                help="move the compiled module, as fast.to(device): it moves the original",
+            )
         fresh.append((name, now))
     return fresh

@@ -43,7 +43,8 @@ def optimize(
     The result computes what ``module`` computes, in the mode that it is in. It reads the weights
     once: ``load_state_dict`` on the result, or ``refresh()``, prepares them again; changes of the
     original in place before that may be seen in part. Compiled code gives no gradients: in grad
-    mode, a call with an input that requires one is torch's.
+    mode, a call with an input that requires one is torch's. It runs on the device of the module,
+    unless ``Options.device`` names another one for a module on the CPU.
 
     Args:
         module: The module; it keeps working, and shares its weights with the result.

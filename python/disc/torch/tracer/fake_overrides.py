@@ -165,8 +165,9 @@ def _as_on_host(op):
         return FakeTensor(t.fake_mode, meta, device)
 
     def shape(*args, **kwargs):
-        (device,) = {t.fake_device for t in pytree.tree_leaves((args, kwargs)) if isinstance(t, FakeTensor)}
-        if device.type == "cpu":
+        tensors = [t for t in pytree.tree_leaves((args, kwargs)) if isinstance(t, FakeTensor)]
+        device = tensors[0].fake_device
+        if device == HOST or any(t.fake_device != device for t in tensors):
             return op(*args, **kwargs)
         args, kwargs = pytree.tree_map_only(FakeTensor, lambda t: moved(t, HOST), (args, kwargs))
         return moved(op(*args, **kwargs), device)

@@ -44,7 +44,7 @@ def trace_graph(gm: torch.fx.GraphModule, env, serves: Serves) -> tuple[Traced, 
             raise NotTraced(f"{node.target} holds graphs")
     floats = {node for node, x in zip(holders, values, strict=True) if _is_float(node, x)}
     with (
-        process_state.without_libraries(),
+        process_state.without_libraries(x for x in given if isinstance(x, torch.Tensor)),
         tracing(TracingContext(mode)),
         torch._dispatch.python.enable_python_dispatcher(),
         env.ignore_fresh_unbacked_symbols(),

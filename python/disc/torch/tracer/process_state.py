@@ -5,6 +5,7 @@ models ask whether they are compiled or exported.
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterable
 
 import torch
 
@@ -31,18 +32,21 @@ def _is_exporting() -> bool:
 
 
 @contextlib.contextmanager
-def without_libraries():
-    """Keeps convolutions from choosing a library by their sizes.
+def without_libraries(tensors: Iterable[torch.Tensor]):
+    """Keeps convolutions of ``tensors`` from choosing a library by their sizes.
 
-    The switches are the process's: torch has none for a thread.
+    The switches are the process's: torch has none for a thread. So that of cuDNN is left alone
+    where no tensor is on its devices.
     """
+    has_cudnn = torch._C._get_cudnn_enabled() and any(t.device.type == "cuda" for t in tensors)
     mkldnn, nnpack = torch.backends.mkldnn.set_flags(False), torch.backends.nnpack.set_flags(False)
-    cudnn = torch._C._get_cudnn_enabled()
-    torch._C._set_cudnn_enabled(False)
+    if has_cudnn:
+        torch._C._set_cudnn_enabled(False)
     try:
         yield
     finally:
-        torch._C._set_cudnn_enabled(cudnn)
+        if has_cudnn:
+            torch._C._set_cudnn_enabled(True)
         torch.backends.mkldnn.set_flags(*mkldnn)
         torch.backends.nnpack.set_flags(*nnpack)
 

@@ -110,7 +110,7 @@ def _trace(entry, examples, dynamic, oblivious: bool, serves: Serves, numbers, f
         fakes = [recorder.input(t, i, row) for i, (t, row) in enumerate(zip(examples, sizes, strict=True))]
         with (
             overridden("trace"),
-            process_state.without_libraries(),
+            process_state.without_libraries([*examples, *entry.module.parameters()]),
             numbers(entry.module),
             open_caches(entry.module),
             tracing(TracingContext(mode)),
