@@ -78,12 +78,17 @@ class DeviceArray:
         return make(ctypes.addressof(self.managed), b"dltensor", None)
 
 
-def on_host(driver, tensor):
-    """Copies a result of the device to the host, as a framework that reads its DLPack would."""
+def view_of(tensor):
+    """The description of a tensor in its capsule, and the capsule, which keeps it."""
     capsule = tensor.__dlpack__(stream=1)
     get = ctypes.pythonapi.PyCapsule_GetPointer
     get.restype, get.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
-    view = ctypes.cast(get(capsule, b"dltensor"), ctypes.POINTER(_Managed)).contents.tensor
+    return capsule, ctypes.cast(get(capsule, b"dltensor"), ctypes.POINTER(_Managed)).contents.tensor
+
+
+def on_host(driver, tensor):
+    """Copies a result of the device to the host, as a framework that reads its DLPack would."""
+    _capsule, view = view_of(tensor)
     assert tuple(view.device) == CUDA
     array = np.empty([view.sizes[axis] for axis in range(view.rank)], np.float32)
     to, size = ctypes.c_void_p(array.ctypes.data), ctypes.c_size_t(array.nbytes)
@@ -154,6 +159,33 @@ def modules():
     values = disc.report(fast).to_dict()
     assert (values["compiles"], values["coverage"]) == (1, 1.0)
     assert values["target"].startswith("nvptx:sm_90 on "), values["target"]
+
+
+def memory_of_torch():
+    import torch
+
+    driver, made = Driver(), {}
+
+    def alloc(size, device=None, stream=None):
+        address = ctypes.c_uint64()
+        driver.call("cuMemAlloc_v2", ctypes.byref(address), ctypes.c_size_t(size))
+        made[address.value] = (size, device)
+        return address.value
+
+    def delete(address):
+        del made[address]
+        driver.call("cuMemFree_v2", ctypes.c_uint64(address))
+
+    torch.cuda.caching_allocator_alloc, torch.cuda.caching_allocator_delete = alloc, delete
+    _disc.use_torch_memory()
+    executable = compiled()
+    (y,) = executable([DeviceArray(driver, np.ones((4, 3), np.float32))])
+    capsule, view = view_of(y)
+    assert made == {view.data: (48, 0)}, made
+    del capsule, view
+    np.testing.assert_array_equal(on_host(driver, y), np.ones((4, 3), np.float32))
+    del y
+    assert not made
 
 
 def late_errors():

@@ -19,6 +19,7 @@ CASES = (
     "arrays_elsewhere",
     "modules",
     "late_errors",
+    "memory_of_torch",
 )
 
 

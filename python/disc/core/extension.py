@@ -6,6 +6,7 @@ no framework.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -45,6 +46,11 @@ def fact(text: str):
     return _extension().Fact(text)
 
 
+def use_torch_memory() -> None:
+    """Lets memory of GPUs come from torch's allocator, so that neither lacks what the other keeps."""
+    _extension().use_torch_memory()
+
+
 def compile_function(source, options: Options, threads: int | None, cache: str | None = None):
     """Compiles what a builder holds, or a module as text; ``load`` makes the result callable.
 
@@ -52,6 +58,11 @@ def compile_function(source, options: Options, threads: int | None, cache: str |
     be asked.
     """
     chosen = {**options.for_compiler(), "threads": threads}
+    if options.device is not None and options.device.startswith("cuda"):
+        # Packages such as Triton and torch's own bring an assembler along.
+        _extension().set_package_folders(
+            [p for p in sys.path if p.endswith(("site-packages", "dist-packages"))]
+        )
     return _extension().compile(source, chosen, cache=cache, cache_weights=keeps_weights(options))
 
 

@@ -11,6 +11,7 @@ use super::{
 };
 use cudarc::driver::sys::{self, CUcontext, CUdevice, CUdevice_attribute as Attribute};
 use std::{
+    collections::HashSet,
     ffi::{CStr, c_int},
     ptr,
     sync::{
@@ -23,6 +24,7 @@ use std::{
 pub(super) struct Gpu {
     driver: &'static Driver,
     context: CUcontext,
+    pub(super) ordinal: u32,
     /// `cuda:0`.
     pub(super) name: &'static str,
     /// Its maker's name, such as `NVIDIA H100 80GB HBM3`.
@@ -37,6 +39,8 @@ pub(super) struct Gpu {
     pub(super) assembler: OnceLock<Option<Assembler>>,
     /// The kernels that are loaded.
     pub(super) kernels: LoadedKernels,
+    /// Addresses of memory that a framework allocated.
+    pub(super) lent: Mutex<HashSet<u64>>,
     /// The failure that ended the context.
     lost: OnceLock<CudaError>,
 }
@@ -99,6 +103,7 @@ impl Gpu {
         Ok(Self {
             driver,
             context,
+            ordinal,
             name: Box::leak(format!("cuda:{ordinal}").into_boxed_str()),
             model,
             sm: (major * 10 + minor) as u32,
@@ -106,6 +111,7 @@ impl Gpu {
             most_shared: attribute(Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?.into(),
             assembler: OnceLock::new(),
             kernels: LoadedKernels::default(),
+            lent: Mutex::default(),
             lost: OnceLock::new(),
         })
     }

@@ -1,6 +1,6 @@
 //! Implements the device `cuda:N`: memory of a GPU, kernels as PTX, queues.
 
-use super::{context::Gpu, driver::CudaError, kernels::CudaKernels, ptx::split, queue::CudaQueue};
+use super::{context::Gpu, kernels::CudaKernels, ptx::split, queue::CudaQueue};
 use crate::{
     device::{Device, Image, Kernels, Queue},
     error::{AllocError, Error, code},
@@ -73,28 +73,5 @@ impl Cuda {
             true => Ok(()),
             false => Err(format!("it is sm_{} ({})", self.0.sm, self.0.model)),
         }
-    }
-}
-
-impl Gpu {
-    /// Allocates memory of the GPU, at a multiple of 256 bytes.
-    pub(super) fn alloc(&self, bytes: usize) -> Result<CUdeviceptr, AllocError> {
-        if bytes > isize::MAX as usize {
-            return Err(AllocError::Size);
-        }
-        let mut at = 0;
-        // SAFETY: writes one address.
-        let made = self.call(|driver| unsafe { driver.alloc(&mut at, bytes) });
-        made.map(|()| at).map_err(|error: CudaError| match error.is_out_of_memory() {
-            true => AllocError::Device,
-            false => AllocError::Driver(error.summary),
-        })
-    }
-
-    /// Frees memory, once everything that was launched before has ended.
-    pub(super) fn free(&self, at: CUdeviceptr) {
-        // SAFETY: memory of `alloc`, freed once. The driver waits for kernels; a context that has
-        // ended has no memory.
-        let _ = self.call(|driver| unsafe { driver.free(at) });
     }
 }

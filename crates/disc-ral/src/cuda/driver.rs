@@ -133,6 +133,7 @@ functions! {
     current_context = "cuCtxGetCurrent"(context: *mut CUcontext);
     push_context = "cuCtxPushCurrent_v2"(context: CUcontext);
     pop_context = "cuCtxPopCurrent_v2"(context: *mut CUcontext);
+    synchronize_context = "cuCtxSynchronize"();
 
     alloc = "cuMemAlloc_v2"(at: *mut CUdeviceptr, bytes: usize);
     free = "cuMemFree_v2"(at: CUdeviceptr);

@@ -11,11 +11,13 @@ mod device;
 mod driver;
 mod graphs;
 mod kernels;
+mod memory;
 mod ptx;
 mod queue;
 mod report;
 
 pub use driver::CudaError;
+pub use memory::{MemorySource, set_memory_source};
 
 use crate::{
     device::Device,

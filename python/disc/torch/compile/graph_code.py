@@ -93,7 +93,9 @@ def compiled(
     directory = extension.cache_directory() if options.cache else None
 
     def artifact(program: CapturedProgram):
-        return extension.compile_function(program.source, with_precision(options), threads_of(options), directory)
+        return extension.compile_function(
+            program.source, with_precision(options), threads_of(options), directory
+        )
 
     try:
         refuse_blocked(made.captured.graph, options)

@@ -193,7 +193,10 @@ def _whole(request: Request, stage) -> CompiledEntry:
         _CACHE.info("capture of %s: %s", name, asked.state)
         stage("compile")
         artifact = extension.compile_function(
-            captured.source, with_precision(options), threads_of(options), directory if chooses else asked.directory
+            captured.source,
+            with_precision(options),
+            threads_of(options),
+            directory if chooses else asked.directory,
         )
         compiled = time.perf_counter()
         stage("prepare weights")
@@ -271,7 +274,9 @@ def _in_parts(request: Request, stage) -> PartitionedEntry | None:
     directory = extension.cache_directory() if options.cache else None
 
     def compiled(program: CapturedProgram):
-        artifact = extension.compile_function(program.source, with_precision(options), threads_of(options), directory)
+        artifact = extension.compile_function(
+            program.source, with_precision(options), threads_of(options), directory
+        )
         weights = [(name, tensor.detach()) for name, tensor in program.program.weights]
         return extension.load(artifact, weights, outputs="torch", name=type(request.module).__name__)
 

@@ -1,0 +1,48 @@
+//! Lets memory of GPUs come from torch's allocator.
+use super::kind::loaded_torch;
+use crate::errors::guarded;
+use disc_ral::cuda::{MemorySource, set_memory_source};
+use pyo3::{intern, prelude::*};
+
+/// torch's caching allocator.
+struct TorchMemory;
+
+impl MemorySource for TorchMemory {
+    fn alloc(&self, gpu: u32, bytes: usize) -> Option<u64> {
+        let made = Python::attach(|py| -> PyResult<u64> {
+            let cuda = torch_cuda(py)?;
+            cuda.call_method1(intern!(py, "caching_allocator_alloc"), (bytes, gpu))?.extract()
+        });
+        made.ok()
+    }
+
+    fn free(&self, _gpu: u32, at: u64) {
+        // While Python ends, torch's memory ends with the process.
+        let _ = Python::try_attach(|py| -> PyResult<()> {
+            torch_cuda(py)?.call_method1(intern!(py, "caching_allocator_delete"), (at,)).map(drop)
+        });
+    }
+}
+
+fn torch_cuda(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+    match loaded_torch(py)? {
+        Some(torch) => torch.getattr(intern!(py, "cuda")),
+        None => Err(pyo3::exceptions::PyImportError::new_err("torch is not imported")),
+    }
+}
+
+/// Lets memory of GPUs that calls need come from torch's caching allocator from now on, so that
+/// neither of the two lacks what the other keeps.
+#[pyfunction]
+pub(crate) fn use_torch_memory() -> PyResult<()> {
+    guarded(|| {
+        set_memory_source(Box::new(TorchMemory));
+        Ok(())
+    })
+}
+
+/// Sets the folders of installed packages, where an assembler for kernels of GPUs is looked for.
+#[pyfunction]
+pub(crate) fn set_package_folders(folders: Vec<std::path::PathBuf>) {
+    disc_ral::cuda::set_package_folders(folders);
+}
