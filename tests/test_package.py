@@ -223,6 +223,29 @@ print(y.shape)
     assert done.stdout.strip() == "(2, 8)", done.stderr
 
 
+def test_a_package_runs_on_a_device_without_torch(cell, tmp_path):
+    path, result = tmp_path / "cell.discpkg", tmp_path / "y.npy"
+    targets = ["x86-64-v2", "nvptx:sm_80", "simt:sm_90"]
+    disc.export(cell, (torch.randn(3, 8),), path, target=targets)
+    x = torch.linspace(-1, 1, 40).view(5, 8)
+    program = f"""
+import sys, numpy as np, disc
+package = disc.load({str(path)!r}, device="simt:sm_90")
+assert package.target.startswith("simt:sm_90 on x86-64"), package.target
+y, *_ = package(np.linspace(-1, 1, 40, dtype=np.float32).reshape(5, 8))
+assert "torch" not in sys.modules and type(y) is np.ndarray
+np.save({str(result)!r}, y)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    np.testing.assert_allclose(np.load(result), cell(x)["y"].detach(), rtol=1e-5, atol=1e-6)
+    assert disc.load(path).target == "x86-64-v2"
+    with pytest.raises(disc.PackageError, match="the device `simt:gfx942`: it has `x86-64-v2`, `nvptx:sm_80 on"):
+        disc.load(path, device="simt:gfx942")
+    with pytest.raises(disc.Error, match="the device `cuda:9` is not available"):
+        disc.load(path, device="cuda:9")
+
+
 def test_records_become_dicts_unless_their_class_is_loaded():
     description = {
         "kind": "record",

@@ -139,9 +139,13 @@ def test_devices_are_listed_and_others_named():
         disc.optimize(torch.nn.Linear(2, 2), (torch.ones(1, 2),), options=disc.Options(device="simt:sm_35"))
 
 
-def test_a_package_of_its_kernels_is_refused(tmp_path):
-    with pytest.raises(disc.Error, match="a package holds no kernels for `simt:sm_90"):
-        disc.export(torch.nn.Linear(2, 2), (torch.ones(1, 2),), tmp_path / "a.discpkg", options=SM_90)
+def test_a_package_of_its_kernels_runs_there_alone():
+    module, x = torch.nn.Linear(2, 2), torch.tensor([[1.0, -2.0]])
+    file = disc.export(module, (torch.ones(1, 2),), options=SM_90)
+    package = disc.load(file, device="simt:sm_90")
+    torch.testing.assert_close(package(x), module(x).detach())
+    with pytest.raises(disc.PackageError, match="no code of the package runs on this processor"):
+        disc.load(file)(x)
 
 
 class Pair(torch.nn.Module):

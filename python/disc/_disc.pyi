@@ -198,6 +198,7 @@ class Package:
         *,
         verify: str = "first seen",
         require_signature: str | PathLike[str] | None = None,
+        device: str | None = None,
     ) -> Package: ...
     @property
     def target(self) -> str: ...

@@ -41,8 +41,14 @@ impl Folder {
 
     /// Runs `disc` in the folder. Returns status, standard output and standard error.
     fn disc(&self, words: &str) -> (Option<i32>, String, String) {
+        self.disc_given(&words.split(' ').collect::<Vec<_>>())
+    }
+
+    /// Runs `disc` with a driver of simulated GPUs, if [`Folder::add_driver`] put one there.
+    fn disc_given(&self, words: &[&str]) -> (Option<i32>, String, String) {
         let mut command = Command::new(env!("CARGO_BIN_EXE_disc"));
-        command.args(words.split(' ')).current_dir(&self.0).env("DISC_CACHE_DIR", self.0.join("cache"));
+        command.args(words).current_dir(&self.0).env("DISC_CACHE_DIR", self.0.join("cache"));
+        command.env("LD_LIBRARY_PATH", self.0.join("driver"));
         let output = command.output().unwrap();
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
         (output.status.code(), text(output.stdout), text(output.stderr))
@@ -61,6 +67,13 @@ impl Folder {
         assert_eq!((status, &*out), (Some(1), ""), "{words}: {err}");
         assert!(err.starts_with("error[E"), "{words}: {err}");
         err
+    }
+
+    /// Puts the driver of simulated GPUs, crates/disc-fake-cuda, where programs find it.
+    fn add_driver(&self) {
+        let library = std::env::current_exe().unwrap().with_file_name("libdisc_fake_cuda.so");
+        fs::create_dir_all(self.file("driver")).unwrap();
+        std::os::unix::fs::symlink(library, self.file("driver/libcuda.so.1")).unwrap();
     }
 
     fn file(&self, name: &str) -> PathBuf {
@@ -132,6 +145,36 @@ fn a_package_is_described() {
     for words in ["not signed", "entry embed", "takes  ids: i64[B, S]", "x86-64-v2 (x86_64), runs here", "weights: 1, 24 bytes"] {
         assert!(text.contains(words), "{words}: {text}");
     }
+}
+
+#[test]
+fn a_package_with_kernels_runs_on_a_gpu() {
+    let folder = Folder::new("device");
+    let targets = ["--target", "x86-64-v2,nvptx:sm_80 on x86-64-v2", "--target", "nvptx:sm_90 on x86-64-v2"];
+    let compile = [&["compile", "m.disc", "-o", "m.discpkg", "--random-weights"][..], &targets].concat();
+    let (status, out, err) = folder.disc_given(&compile);
+    assert_eq!((status, &*err), (Some(0), ""), "{out}");
+    let rows = folder.json("inspect m.discpkg")["targets"].clone();
+    assert_eq!((&rows[0]["device"], &rows[2]["device"]), (&Value::Null, &Value::from("nvptx:sm_90")));
+    assert!(out.contains("nvptx:sm_80 on x86-64-v2 (x86_64), runs here on a device for `nvptx:sm_80`"), "{out}");
+    assert!(out.contains("targets/nvptx-sm_90/x86-64-v2/kernels.ptx"), "{out}");
+
+    let missing = folder.error("run m.discpkg --device cuda --dim B=1,S=2");
+    assert!(missing.contains("E0700") && missing.contains("the device `cuda:0` is not available"), "{missing}");
+    folder.add_driver();
+    let results =
+        |words: &str| folder.json(&format!("run m.discpkg --input ids=rand:2x5 --input scale=rand:5{words}"))["results"].clone();
+    let expected = results("");
+    assert_ne!(expected[1]["elements"][0], 0.0);
+    for words in [" --device cuda", " --device cuda:0 --target nvptx:sm_80"] {
+        assert_eq!(results(words), expected, "{words}");
+    }
+    let other = folder.error("run m.discpkg --device simt:sm_90 --dim B=1,S=2");
+    assert!(other.starts_with("error[E0903]"), "{other}");
+    assert!(other.contains("no code that runs on the device `simt:sm_90`: it has `x86-64-v2`, `nvptx:sm_80 on"), "{other}");
+    let found = folder.json("bench m.discpkg --dim B=1,S=2 --seconds 0.01 --device cuda");
+    let kernels = found["shapes"][0]["kernels"].as_array().unwrap();
+    assert!(!kernels.is_empty() && kernels.iter().all(|row| row["us"].as_f64().unwrap() >= 0.0), "{found}");
 }
 
 #[test]

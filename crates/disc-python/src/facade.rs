@@ -4,7 +4,7 @@ use crate::errors::Failure;
 
 pub(crate) use disc::{
     Artifact, Error, Executable, Options, Report, SetError, Specializations, VariantReport, background, cache, capture, compile,
-    compile_text, devices, dtype_of_runtime, package, parse,
+    compile_text, devices, dtype_of_runtime, package, parse, simt,
 };
 
 impl From<Error> for Failure {

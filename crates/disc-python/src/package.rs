@@ -74,18 +74,26 @@ pub(crate) struct PyPackage {
 #[pymethods]
 impl PyPackage {
     /// Opens the package in a file, or in bytes. `verify` is "first seen", "all" or "off";
-    /// `require_signature` is the path of a public key.
+    /// `require_signature` is the path of a public key; `device` names the device of entries that
+    /// name none.
     #[new]
-    #[pyo3(signature = (source, *, verify = "first seen", require_signature = None))]
-    fn new(py: Python<'_>, source: &Bound<'_, PyAny>, verify: &str, require_signature: Option<PathBuf>) -> PyResult<Self> {
+    #[pyo3(signature = (source, *, verify = "first seen", require_signature = None, device = None))]
+    fn new(
+        py: Python<'_>,
+        source: &Bound<'_, PyAny>,
+        verify: &str,
+        require_signature: Option<PathBuf>,
+        device: Option<String>,
+    ) -> PyResult<Self> {
         guarded(|| {
+            facade::simt::register();
             let verify = match verify {
                 "first seen" => Verify::FirstSeen,
                 "all" => Verify::All,
                 "off" => Verify::Off,
                 other => return Err(Failure::argument(format!("verify = {other:?}")).into()),
             };
-            let mut options = OpenOptions { verify, ..OpenOptions::default() };
+            let mut options = OpenOptions { verify, device, ..OpenOptions::default() };
             if let Some(key) = require_signature {
                 options = options.require_signature_by(&key).map_err(facade::Error::from).map_err(Failure::from)?;
             }

@@ -23,6 +23,12 @@ pub trait Device: Send + Sync {
         None
     }
 
+    /// Returns how well code for a target such as `nvptx:sm_90` suits the device, as a number to
+    /// compare with those of other targets; `None` if it does not run there.
+    fn suits(&self, target: &str) -> Option<u32> {
+        (target == self.name()).then_some(0)
+    }
+
     /// Allocates memory aligned to at least [`disc_abi::ALIGN`]; `bytes` is positive.
     fn alloc(&self, bytes: usize) -> Result<NonNull<u8>, AllocError>;
 

@@ -21,6 +21,9 @@ pub struct ModuleMeta {
     pub blobs: Vec<BlobMeta>,
     /// Symbols of the `prepare` entries, run in this order.
     pub prepare: Vec<String>,
+    /// The grid kernels that the entries launch, in the order of their numbers.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub grids: Vec<String>,
     /// Source sites: number `n` of generated code is `sites[n - 1]`.
     pub sites: Vec<Site>,
     /// For profiles: by the group of kernels (`k3` of `k3_matmul_split_k`), the modules of the

@@ -27,7 +27,7 @@ pub(crate) type Key = Vec<Vec<i64>>;
 
 impl Model {
     pub(crate) fn open(options: &ServeOptions) -> Result<Self, Error> {
-        let mut open = OpenOptions::default();
+        let mut open = OpenOptions { device: options.device.clone(), ..OpenOptions::default() };
         if let Some(key) = &options.require_signature {
             open = open.require_signature_by(key)?;
         }

@@ -4,7 +4,7 @@ use crate::{
     cache::{self, Outcome},
     dump::{Dump, with_lines},
     library,
-    meta::{describe, drop_unread, lines_of},
+    meta::{describe, drop_unread, grids, lines_of},
     stages::{pass_options, program, start, targets},
     weights::{Constants, by_name, weights_by_name},
 };
@@ -213,7 +213,7 @@ fn image(program: &Program, targets: &Compilation) -> Result<Option<Image>, Erro
     let module = &program.module;
     let on_device = |function: &&Function| matches!(function.kind, FunctionKind::Kernel | FunctionKind::Routine);
     let functions: Vec<Function> = module.functions.iter().filter(on_device).cloned().collect();
-    let kernels = functions.iter().filter(|function| function.grid.is_some()).map(|function| function.name.clone()).collect();
+    let kernels = grids(module).map(|kernel| kernel.name.clone()).collect();
     let text = match targets.device() {
         Target::Nvptx { .. } => disc_llvm::ptx(program, targets)?,
         _ => Module { functions, ..Module::default() }.to_string(),

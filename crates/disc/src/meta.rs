@@ -33,10 +33,16 @@ pub(crate) fn describe(program: &Program) -> ModuleMeta {
         weights: plain.iter().map(|w| weight(w, !used.contains(&*w.name))).collect(),
         blobs: prepared.iter().map(|w| blob(w)).collect(),
         prepare: hosts().filter(|f| &*f.name == PREPARE).map(|f| disc_llvm::entry_symbol(&f.name)).collect(),
+        grids: grids(module).map(|kernel| kernel.name.to_string()).collect(),
         sites: program.sites.iter().map(site).collect(),
         sources: sources(hosts().filter(|f| &*f.name != PREPARE)),
         lines: lines_of(&program.origins, &module.lines),
     }
+}
+
+/// Returns the kernels that run on grids of threads, in the order of their numbers.
+pub(crate) fn grids(module: &Module) -> impl Iterator<Item = &Function> {
+    module.functions.iter().filter(|function| function.grid.is_some())
 }
 
 /// Returns the lines of the model behind the kernels of each group.

@@ -103,9 +103,9 @@ def write_capture(path, source, inputs, weights, outputs, error: str | None, opt
     )
 
 
-def open_package(source, verify: str, require_signature):
-    """Opens the package in a file, or in bytes."""
-    return _extension().Package(source, verify=verify, require_signature=require_signature)
+def open_package(source, verify: str, require_signature, device: str | None):
+    """Opens the package in a file, or in bytes, to run on a device."""
+    return _extension().Package(source, verify=verify, require_signature=require_signature, device=device)
 
 
 def partition(rows: Sequence[tuple], fewest: int | None) -> list[tuple[bool, list[int]]]:

@@ -291,7 +291,8 @@ def load(
 
     Args:
         path: The file, or the bytes of a package.
-        device: The device to run on, of ``disc.devices()``.
+        device: The device to run on, of ``disc.devices()``; ``"cuda"`` is ``"cuda:0"``. Arrays stay
+            in memory of the host: each call copies them to a GPU, and its results back.
         entry: The entry that ``package(...)`` calls.
         verify: True reads the weights when a file is seen first or has changed, ``"all"`` each
             time, False never.
@@ -303,15 +304,13 @@ def load(
 
     Raises:
         disc.PackageError: The file is damaged, too new or not signed, or has no code for this
-            machine; the message names the part.
+            machine or device; the message names the part, or what there is code for.
+        disc.Error: There is no such device.
     """
     words = {True: "first seen", False: "off", "all": "all"}
     if verify not in words:
         raise Error(f"verify is {verify!r}, expected True, False or 'all'", code="E0700")
-    if device is not None and device not in extension.devices():
-        here = ", ".join(extension.devices())
-        raise Error(f"there is no device {device!r} here", code="E0700", help=f"the devices are {here}")
-    native = extension.open_package(path, words[verify], require_signature)
+    native = extension.open_package(path, words[verify], require_signature, device)
     key = None if require_signature is None else os.path.abspath(require_signature)
     source = path if isinstance(path, bytes) else os.path.abspath(path)
     return Package(native, device, entry, _Origin(source, verify, key))

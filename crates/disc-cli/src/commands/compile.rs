@@ -67,7 +67,7 @@ fn code(given: &CompileArguments, module: Module, options: disc::Options) -> Res
     let artifact = disc::compile(module, &options).map_err(diagnostics)?;
     drop(progress);
     if let (Some(image), Some(_)) = (&artifact.image, &given.output) {
-        let message = format!("no file holds kernels for `{}` yet: expected the target of a CPU", image.target);
+        let message = format!("a shared object holds no kernels for `{}`: write a package (.discpkg)", image.target);
         return Err(vec![Diagnostic::new(Code::E0502, message)]);
     }
     if let Some(path) = &given.output {

@@ -1,5 +1,5 @@
 //! Opens packages for the commands, and makes values for their entries.
-use super::arguments::TrustArguments;
+use super::arguments::{DeviceArguments, TrustArguments};
 use crate::{
     answer::diagnostics,
     run::{self, Data, Integers, RunArguments},
@@ -52,8 +52,15 @@ pub(super) fn check_text(trust: &TrustArguments) -> Result<(), Vec<Diagnostic>> 
     if trust.require_signature.is_some() { Err(refused()) } else { Ok(()) }
 }
 
-pub(super) fn open(path: &str, trust: &TrustArguments, target: Option<&String>) -> Result<Package, Vec<Diagnostic>> {
-    let options = OpenOptions { target: target.cloned(), ..open_options(trust)? };
+/// Opens a package to run it on a device.
+pub(super) fn open(
+    path: &str,
+    trust: &TrustArguments,
+    target: Option<&String>,
+    device: &DeviceArguments,
+) -> Result<Package, Vec<Diagnostic>> {
+    disc::simt::register();
+    let options = OpenOptions { target: target.cloned(), device: device.device.clone(), ..open_options(trust)? };
     Package::open_with(path, &options).map_err(failed)
 }
 

@@ -22,11 +22,11 @@ pub(super) fn package(given: &ProgramArguments) -> Result<Answer, Vec<Diagnostic
     if given.check || given.on == On::Interpreter {
         return Err(vec![Diagnostic::new(Code::E0700, "--check and --on interp are for IR text: a package is compiled code")]);
     }
-    let package = package::open(&given.file, &given.trust, given.machine.target.as_ref())?;
+    let package = package::open(&given.file, &given.trust, given.machine.target.as_ref(), &given.device)?;
     let entry = package::entry(&package, given.data.entry.as_deref())?;
     let mut calls = package::calls(entry, &given.data).map_err(|error| vec![error])?;
     let data = calls.pop().filter(|_| calls.is_empty()).ok_or_else(|| vec![run::several(calls.len() + 1)])?;
-    let loaded = Loaded::of_package(&package, given.device.device.as_deref(), given.machine.threads).map_err(diagnostics)?;
+    let loaded = Loaded::of_package(&package, given.machine.threads).map_err(diagnostics)?;
     let caller = loaded.entry_of(entry).map_err(diagnostics)?;
     let (results, times) = caller.repeat(&data.inputs, given.calls()).map_err(diagnostics)?;
     let results = caller.outputs.into_iter().map(|(name, _)| name).zip(results).collect();

@@ -40,8 +40,9 @@ impl Loaded {
         Ok(Self { executable, threads: None })
     }
 
-    pub(crate) fn of_package(package: &Package, device: Option<&str>, threads: Option<usize>) -> Result<Self, Error> {
-        Ok(Self { executable: Executable::from_loaded(package.executable(device)?), threads })
+    /// Loads the code of a package on the device that it was opened for.
+    pub(crate) fn of_package(package: &Package, threads: Option<usize>) -> Result<Self, Error> {
+        Ok(Self { executable: Executable::from_loaded(package.executable(None)?), threads })
     }
 
     /// Returns an entry of a compiled module.

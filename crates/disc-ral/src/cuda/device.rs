@@ -28,6 +28,10 @@ impl Device for Cuda {
         Some(format!("sm_{}", self.0.sm))
     }
 
+    fn suits(&self, target: &str) -> Option<u32> {
+        self.check(target).ok()
+    }
+
     fn alloc(&self, bytes: usize) -> Result<NonNull<u8>, AllocError> {
         let at = self.0.alloc(bytes)?;
         NonNull::new(ptr::with_exposed_provenance_mut(at as usize)).ok_or(AllocError::System)
@@ -64,13 +68,14 @@ impl Device for Cuda {
 
 impl Cuda {
     /// Checks that the GPU runs code for a target: PTX of its own architecture, or of an older one
-    /// that is not specific to its chip.
-    fn check(&self, target: &str) -> Result<(), String> {
+    /// that is not specific to its chip. Returns how well it suits: newer PTX may use more
+    /// instructions, and that of the chip alone those that no other has.
+    fn check(&self, target: &str) -> Result<u32, String> {
         let chip = target.strip_prefix(TARGET).ok_or("it is no GPU of NVIDIA's")?;
         let (number, is_specific) = chip.strip_suffix('a').map_or((chip, false), |number| (number, true));
         let sm: u32 = number.parse().map_err(|_| "it is no GPU of NVIDIA's")?;
         match if is_specific { sm == self.0.sm } else { sm <= self.0.sm } {
-            true => Ok(()),
+            true => Ok(2 * sm + u32::from(is_specific)),
             false => Err(format!("it is sm_{} ({})", self.0.sm, self.0.model)),
         }
     }

@@ -35,6 +35,10 @@ pub struct Manifest {
     pub entries: Vec<EntryInfo>,
     /// The kinds of processor that there is code for.
     pub targets: Vec<TargetInfo>,
+    /// The devices beside processors that there is code for, each with its host program. Readers
+    /// that are older than this key run the code of `targets`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub device_targets: Vec<TargetInfo>,
     /// Every part but the manifest and the signature.
     pub parts: BTreeMap<String, PartInfo>,
 }
@@ -101,12 +105,16 @@ pub enum Source {
     Input(usize),
 }
 
-/// The code for one kind of processor.
+/// The code for one kind of processor, or for a device and the processor that its host program runs
+/// on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TargetInfo {
-    /// `x86-64-v4+avx512vnni`.
+    /// `x86-64-v4+avx512vnni`, or `nvptx:sm_90 on x86-64-v3`.
     pub name: String,
-    /// The architecture in Rust's words: `x86_64`.
+    /// The device that the kernels are for, as `nvptx:sm_90`; `None` if the processor runs all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device: Option<String>,
+    /// The architecture of the processor in Rust's words: `x86_64`.
     pub arch: String,
     /// The features that the processor must have, in Rust's words: `avx2`.
     pub features: Vec<String>,
@@ -183,6 +191,13 @@ impl TargetInfo {
         format!("{}/constants.safetensors", self.folder)
     }
 
+    /// The name of the part with the kernels for the device: PTX for a GPU of NVIDIA, else IR text.
+    /// `None` without a device.
+    pub fn kernels(&self) -> Option<String> {
+        let extension = if self.device.as_ref()?.starts_with("nvptx:") { "ptx" } else { "disc" };
+        Some(format!("{}/kernels.{extension}", self.folder))
+    }
+
     /// The name of the part with the prepared weights.
     pub fn prepared_weights(&self) -> String {
         format!("{}/prepared.bin", self.folder)
@@ -211,6 +226,7 @@ impl Manifest {
             return Err(Error::new(code::PACKAGE_VERSION, MANIFEST, message));
         }
         let manifest: Self = serde_json::from_slice(text).map_err(wrong)?;
+        manifest.check_devices()?;
         manifest.check_parts(parts)?;
         manifest.check_names()?;
         Ok(manifest)
@@ -227,9 +243,9 @@ impl Manifest {
                 Some(_) => {}
             }
         }
-        let needed = self.targets.iter().flat_map(|target| {
+        let needed = self.targets.iter().chain(&self.device_targets).flat_map(|target| {
             let prepared = target.prepared.then(|| target.prepared_weights());
-            [target.code(), target.module(), target.constants()].into_iter().chain(prepared)
+            [target.code(), target.module(), target.constants()].into_iter().chain(target.kernels()).chain(prepared)
         });
         let needed = needed.chain([WEIGHTS.into()]).chain(self.parts.keys().cloned());
         for name in needed {
@@ -238,6 +254,18 @@ impl Manifest {
             }
         }
         Ok(())
+    }
+
+    /// Checks that processors run all code of `targets`, and that `device_targets` have devices.
+    fn check_devices(&self) -> Result<(), Error> {
+        if let Some(target) = self.targets.iter().find(|target| target.device.is_some()) {
+            return Err(fault(MANIFEST, format!("`{}` is no target of processors alone", target.name)));
+        }
+        // Prepared weights are read where they are: in memory of the host.
+        match self.device_targets.iter().find(|target| target.device.is_none() || target.prepared) {
+            Some(target) => Err(fault(MANIFEST, format!("`{}` is no target of a device without prepared weights", target.name))),
+            None => Ok(()),
+        }
     }
 
     fn check_names(&self) -> Result<(), Error> {

@@ -31,7 +31,8 @@ pub use signature::sign;
 pub use tensor::Tensor;
 
 use crate::{
-    devices::{DeviceName, open_device},
+    device::{Device, Image},
+    devices::{DeviceError, DeviceName, host_device, open_device},
     error::{Error, code},
     executable::{Code, Executable, ExecutableOptions},
     host::HostTensor,
@@ -56,10 +57,21 @@ pub struct Package {
 
 struct Contents {
     archive: Archive,
-    target: TargetInfo,
-    meta: Arc<ModuleMeta>,
+    /// The name of the target that was asked for.
+    asked: Option<String>,
+    /// The device of sessions that name none.
+    device: DeviceName,
+    /// The code for that device.
+    target: Target,
     /// The loaded code for each device that a session asked for.
     loaded: Mutex<HashMap<DeviceName, Arc<Executable>>>,
+}
+
+/// The code for one target, and what it expects of the runtime.
+#[derive(Clone)]
+struct Target {
+    info: TargetInfo,
+    meta: Arc<ModuleMeta>,
 }
 
 /// An entry of a package: a function with named inputs and outputs.
@@ -78,10 +90,11 @@ impl Package {
         Self::open_with(path, &OpenOptions::default())
     }
 
-    /// Opens the package in a file, with other checks or for another target.
+    /// Opens the package in a file, with other checks, for another device or another target.
     ///
     /// # Errors
-    /// As [`Package::open`], and a signature that is missing or wrong.
+    /// As [`Package::open`], a signature that is missing or wrong, and a device that is not there,
+    /// or that the package has no code for.
     pub fn open_with(path: impl AsRef<Path>, options: &OpenOptions) -> Result<Self, Error> {
         let path = path.as_ref();
         let of_file = |error: Error| Error { message: format!("{}: {}", path.display(), error.message), ..error };
@@ -99,12 +112,13 @@ impl Package {
 
     fn new(archive: Archive, options: &OpenOptions) -> Result<Self, Error> {
         let asked = options.target.clone().or_else(|| std::env::var("DISC_TARGET").ok().filter(|name| !name.is_empty()));
-        let target = features::pick(&archive.manifest.targets, asked.as_deref())?.clone();
-        let text = archive.bytes_of(&target.module())?;
-        let meta: ModuleMeta = serde_json::from_slice(text)
-            .map_err(|error| fault(&target.module(), format!("it does not describe a module: {error}")))?;
-        archive.manifest.check_module(&target, &meta)?;
-        let contents = Contents { archive, target, meta: Arc::new(meta), loaded: Mutex::default() };
+        let device = options.device.as_deref().map_or_else(|| Ok(DeviceName::cpu()), device_name)?;
+        let info = match device == DeviceName::cpu() {
+            true => features::described(&archive.manifest, &*host_device(), asked.as_deref())?,
+            false => features::pick(&archive.manifest, &*opened(&device)?, asked.as_deref())?,
+        };
+        let target = Target::read(info, &archive)?;
+        let contents = Contents { archive, asked, device, target, loaded: Mutex::default() };
         Ok(Self { contents: Arc::new(contents) })
     }
 
@@ -129,14 +143,14 @@ impl Package {
         &self.contents.archive.manifest
     }
 
-    /// Returns the target whose code was picked for this processor.
+    /// Returns the target whose code was picked for the device of the options, and this processor.
     pub fn target(&self) -> &TargetInfo {
-        &self.contents.target
+        &self.contents.target.info
     }
 
-    /// Returns what the code expects of the runtime.
+    /// Returns what that code expects of the runtime.
     pub fn module(&self) -> &Arc<ModuleMeta> {
-        &self.contents.meta
+        &self.contents.target.meta
     }
 
     /// Returns name, element type and sizes of each weight.
@@ -160,42 +174,60 @@ impl Package {
         self.contents.archive.verify_all()
     }
 
-    /// Returns the code and the weights on a device, loaded once for all sessions.
+    /// Returns the code and the weights on a device, by default that of the options, loaded once for
+    /// all sessions.
     ///
     /// # Errors
-    /// A device that is not there, code of another version, weights that do not fit it, or no
-    /// memory for prepared weights.
+    /// A device that is not there, or that the package has no code for, code of another version,
+    /// weights that do not fit it, or no memory for weights.
     pub fn executable(&self, device: Option<&str>) -> Result<Arc<Executable>, Error> {
-        let bad = |error: &dyn fmt::Display| Error::new(code::BAD_ARGUMENT, "", error.to_string());
-        let name = device.map_or_else(|| Ok(DeviceName::cpu()), |name| name.parse().map_err(|error| bad(&error)))?;
+        let name = device.map_or_else(|| Ok(self.contents.device.clone()), device_name)?;
         let mut loaded = self.contents.loaded.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(executable) = loaded.get(&name) {
             return Ok(Arc::clone(executable));
         }
-        let device = open_device(&name).map_err(|error| bad(&error))?;
-        let contents = &self.contents;
-        if device.kind() != disc_abi::DEVICE_CPU {
-            let message =
-                format!("the package has code for `{}`, which does not run on the device `{name}`", contents.target.name);
-            return Err(Error::new(code::BAD_ARGUMENT, "", message));
-        }
-        // SAFETY: the bytes were made by disc's compiler for this metadata, as far as their
-        // checksums tell; docs/security.md says that opening a package trusts its author.
-        let library = unsafe { Library::load(contents.archive.bytes_of(&contents.target.code())?) }?;
-        let code = Code::from_library(Arc::new(library), &contents.meta)?;
-        let (weights, prepared) = (contents.weights()?, contents.prepared()?);
-        let options = ExecutableOptions::default();
-        let executable = Executable::with_prepared(device, code, contents.meta.clone(), weights, options, prepared)?;
-        let executable = Arc::new(executable);
+        let executable = Arc::new(self.contents.load(opened(&name)?)?);
         loaded.insert(name, Arc::clone(&executable));
         Ok(executable)
     }
 }
 
+impl Target {
+    fn read(info: &TargetInfo, archive: &Archive) -> Result<Self, Error> {
+        let text = archive.bytes_of(&info.module())?;
+        let meta: ModuleMeta = serde_json::from_slice(text)
+            .map_err(|error| fault(&info.module(), format!("it does not describe a module: {error}")))?;
+        archive.manifest.check_module(info, &meta)?;
+        Ok(Self { info: info.clone(), meta: Arc::new(meta) })
+    }
+
+    /// Returns the kernels for the device, if the target has one.
+    fn image(&self, archive: &Archive) -> Result<Option<Image>, Error> {
+        let Some((device, part)) = self.info.device.clone().zip(self.info.kernels()) else { return Ok(None) };
+        let kernels = self.meta.grids.iter().map(|name| name.as_str().into()).collect();
+        Ok(Some(Image { target: device, code: archive.bytes_of(&part)?.into(), kernels }))
+    }
+}
+
 impl Contents {
+    /// Loads code and weights on a device.
+    fn load(self: &Arc<Self>, device: Arc<dyn Device>) -> Result<Executable, Error> {
+        let info = features::pick(&self.archive.manifest, &*device, self.asked.as_deref())?;
+        let target = if *info == self.target.info { self.target.clone() } else { Target::read(info, &self.archive)? };
+        // SAFETY: the bytes were made by disc's compiler for this metadata, as far as their
+        // checksums tell; docs/security.md says that opening a package trusts its author.
+        let library = unsafe { Library::load(self.archive.bytes_of(&info.code())?) }?;
+        let mut code = Code::from_library(Arc::new(library), &target.meta)?;
+        if let Some(image) = target.image(&self.archive)? {
+            code = code.with_image(image);
+        }
+        let (weights, prepared) = (self.weights(&target)?, self.prepared(&target)?);
+        Executable::with_prepared(device, code, target.meta, weights, ExecutableOptions::default(), prepared)
+    }
+
     /// Returns the plain weights in the order of the metadata.
-    fn weights(self: &Arc<Self>) -> Result<Vec<Weight>, Error> {
-        let constants = self.target.constants();
+    fn weights(self: &Arc<Self>, target: &Target) -> Result<Vec<Weight>, Error> {
+        let constants = target.info.constants();
         let file = WeightsFile::read(WEIGHTS, self.archive.bytes_of(WEIGHTS)?)?;
         let constants = WeightsFile::read(&constants, self.archive.bytes_of(&constants)?)?;
         let owner: Arc<dyn Any + Send + Sync> = Arc::clone(self) as _;
@@ -207,17 +239,17 @@ impl Contents {
             let weight = unsafe { file.weight(meta, &owner) }?;
             weight.ok_or_else(|| fault(WEIGHTS, format!("it lacks the weight `{}`", meta.name)))
         };
-        self.meta.weights.iter().map(weight).collect()
+        target.meta.weights.iter().map(weight).collect()
     }
 
     /// Returns the prepared weights of the package, if it has some.
-    fn prepared(self: &Arc<Self>) -> Result<Option<Prepared>, Error> {
-        if !self.target.prepared {
+    fn prepared(self: &Arc<Self>, target: &Target) -> Result<Option<Prepared>, Error> {
+        if !target.info.prepared {
             return Ok(None);
         }
-        let name = self.target.prepared_weights();
+        let name = target.info.prepared_weights();
         let bytes = self.archive.bytes_of(&name)?;
-        if self.meta.prepared_bytes() != Some(bytes.len()) {
+        if target.meta.prepared_bytes() != Some(bytes.len()) {
             return Err(fault(&name, format!("it has {} bytes, which are not those that the code prepares", bytes.len())));
         }
         if bytes.is_empty() {
@@ -263,6 +295,16 @@ impl fmt::Debug for Package {
         let entries: Vec<&str> = self.entries().map(Entry::name).collect();
         f.debug_struct("Package").field("target", &self.target().name).field("entries", &entries).finish()
     }
+}
+
+/// Reads the name of a device.
+fn device_name(text: &str) -> Result<DeviceName, Error> {
+    text.parse().map_err(|error: DeviceError| Error::new(code::BAD_ARGUMENT, "", error.to_string()))
+}
+
+/// Opens a device.
+fn opened(name: &DeviceName) -> Result<Arc<dyn Device>, Error> {
+    open_device(name).map_err(|error| Error::new(code::BAD_ARGUMENT, "", error.to_string()))
 }
 
 /// Returns the error of a part that is damaged or has no place in a package.

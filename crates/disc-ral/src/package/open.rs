@@ -42,8 +42,11 @@ pub enum Verify {
 pub struct OpenOptions {
     /// When to read all weights to compare them with their checksum.
     pub verify: Verify,
-    /// The target whose code to run, such as `x86-64-v3`; by default that in the environment
-    /// variable `DISC_TARGET`, else the best one that this processor can run.
+    /// The device of sessions that name none, such as `cuda:0`; `cpu` by default.
+    pub device: Option<String>,
+    /// The target whose code to run, such as `x86-64-v3` or `nvptx:sm_80`; by default that in the
+    /// environment variable `DISC_TARGET`, else the best one that the device and this processor can
+    /// run.
     pub target: Option<String>,
     /// A public ed25519 key in PEM; a package that its owner did not sign is refused.
     pub require_signature: Option<String>,
@@ -75,7 +78,7 @@ impl Data {
 }
 
 impl Archive {
-    /// Opens a file and checks what is in it. Of the options, it does not read the target.
+    /// Opens a file and checks what is in it. Of the options, it reads neither device nor target.
     ///
     /// # Errors
     /// A file that cannot be read, that is no package, that is damaged, of a newer version, or

@@ -23,7 +23,9 @@ pub struct SessionOptions {
     /// The most threads that a call uses, that of the caller included; by default
     /// `DISC_NUM_THREADS`, else the processors that the process may use.
     pub threads: Option<usize>,
-    /// The device to run on; `cpu` by default.
+    /// The device to run on, such as `cuda:0`; by default that of
+    /// [`OpenOptions`](super::OpenOptions::device). Tensors stay in memory of the host: those of a
+    /// call are copied to a device beside it, and back.
     pub device: Option<String>,
 }
 

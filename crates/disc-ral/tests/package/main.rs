@@ -119,6 +119,8 @@ fn a_manifest_that_contradicts_its_package_is_refused_by_name() {
         ("\"dtype\": \"f32\"", "\"dtype\": \"f33\"", "manifest.json"),
         ("\"folder\": \"targets/x86-64-v2\"", "\"folder\": \"../x\"", "../x"),
         ("\"targets\": [", "\"targets\": [], \"others\": [", "manifest.json"),
+        ("\"name\": \"x86-64-v2\"", "\"name\": \"a on b\", \"device\": \"nvptx:sm_90\"", "`a on b` is no target of processors"),
+        ("\"targets\": [", "\"targets\": [], \"device_targets\": [", "`x86-64-v2` is no target of a device"),
     ] {
         assert!(GOLDEN.contains(from), "{from}");
         let error = open(&package(&GOLDEN.replacen(from, to, 1))).unwrap_err().to_string();

@@ -1,12 +1,12 @@
 //! Stores compiled code in the cache: an artifact as bytes.
 //!
-//! An entry is the length of a JSON text, the text, the code, and the program's constants one after
-//! the other.
+//! An entry is the length of a JSON text, the text, the code, the kernels of a device as text, and
+//! the program's constants one after the other.
 use super::{Cache, Key, Level, Outcome};
 use crate::{Artifact, Options, Report, VariantReport, compile::Made, library, weights::Constants};
 use disc_codegen::{host::Offers, target::Compilation};
 use disc_ir::Origin;
-use disc_ral::ModuleMeta;
+use disc_ral::{Image, ModuleMeta};
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -17,22 +17,29 @@ struct Description {
     kernels_by_kind: BTreeMap<String, usize>,
     variants: Vec<VariantReport>,
     versions: usize,
+    syncs: usize,
     dims: String,
     notes: Vec<String>,
     target: String,
     code: usize,
+    image: Option<ImageDescription>,
     constants: Vec<(String, usize)>,
     recipes: BTreeMap<String, String>,
     origins: BTreeMap<String, Vec<u32>>,
     spent_ms: f64,
 }
 
+/// The kernels of a device; their names are those of the metadata.
+#[derive(Serialize, Deserialize)]
+struct ImageDescription {
+    target: String,
+    bytes: usize,
+}
+
 /// Returns the cache and key for the code of a module; `None` if the cache must not be used: dumps
 /// and `fuel` exist to watch the compiler run.
 fn place(text: &str, options: &Options, targets: &Compilation) -> Option<(Cache, Key)> {
     let is_plain = options.fuel.is_none() && options.dump_directory().is_none();
-    // An entry holds code of the host alone.
-    let is_plain = is_plain && targets.device().is_cpu();
     let cache = Cache::new(options.cache.clone().filter(|_| is_plain)?);
     // If the requested library cannot be used, no code can be found.
     let choices = choices(options, library::offers(options, targets).ok()?);
@@ -71,17 +78,20 @@ fn encode(artifact: &Artifact, made: &Made) -> Option<Vec<u8>> {
         kernels_by_kind: artifact.report.kernels_by_kind.clone(),
         variants: artifact.report.variants.clone(),
         versions: artifact.report.versions,
+        syncs: artifact.report.syncs,
         dims: artifact.report.dims.clone(),
         notes: artifact.report.notes.clone(),
         target: artifact.targets.to_string(),
         code: artifact.code.len(),
+        image: artifact.image.as_ref().map(|image| ImageDescription { target: image.target.clone(), bytes: image.code.len() }),
         spent_ms: made.spent_ms,
         recipes: made.recipes.iter().map(|(recipe, name)| (recipe.clone(), name.to_string())).collect(),
         origins: artifact.origins.iter().map(|(group, ops)| (group.clone(), ops.iter().map(|op| op.0).collect())).collect(),
         constants: constants.iter().map(|(name, bytes)| ((*name).clone(), bytes.len())).collect(),
     };
     let text = serde_json::to_vec(&description).ok()?;
-    let mut bytes = [&(text.len() as u64).to_le_bytes()[..], &text, &artifact.code].concat();
+    let image: &[u8] = artifact.image.as_ref().map_or(&[], |image| &image.code);
+    let mut bytes = [&(text.len() as u64).to_le_bytes()[..], &text, &artifact.code, image].concat();
     constants.values().for_each(|constant| bytes.extend_from_slice(constant));
     Some(bytes)
 }
@@ -94,6 +104,15 @@ fn decode(bytes: &[u8], targets: &Compilation) -> Option<(Artifact, Made)> {
         return None;
     }
     let (code, mut rest) = rest.split_at_checked(description.code)?;
+    let image = match description.image {
+        None => None,
+        Some(ImageDescription { target, bytes }) => {
+            let (code, after) = rest.split_at_checked(bytes)?;
+            rest = after;
+            let kernels = description.meta.grids.iter().map(|name| name.as_str().into()).collect();
+            Some(Image { target, code: code.into(), kernels })
+        }
+    };
     let mut constants = Constants::default();
     for (name, length) in description.constants {
         let (constant, after) = rest.split_at_checked(length)?;
@@ -105,6 +124,7 @@ fn decode(bytes: &[u8], targets: &Compilation) -> Option<(Artifact, Made)> {
         kernels_by_kind: description.kernels_by_kind,
         variants: description.variants,
         versions: description.versions,
+        syncs: description.syncs,
         target: description.target,
         dims: description.dims,
         notes: description.notes,
@@ -116,7 +136,7 @@ fn decode(bytes: &[u8], targets: &Compilation) -> Option<(Artifact, Made)> {
     let origins = description.origins.into_iter().map(|(group, ops)| (group, ops.into_iter().map(Origin).collect()));
     let artifact = Artifact {
         code: code.into(),
-        image: None,
+        image,
         meta: Arc::new(description.meta),
         report,
         constants: Arc::new(constants),

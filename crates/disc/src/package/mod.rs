@@ -34,11 +34,14 @@ pub struct EntryView {
 /// Settings of an export beside those of the compiler.
 #[derive(Clone, Debug, Default)]
 pub struct ExportOptions {
-    /// The targets to compile for; none: the best one that this machine can run.
+    /// The targets to compile for: processors such as `x86-64-v3`, and devices such as `nvptx:sm_90`
+    /// or `nvptx:sm_90 on x86-64-v3`, whose host program is for this machine's processor unless it
+    /// is named. None: the one of the compiler's options, which may name a device.
     pub targets: Vec<String>,
     /// Keep the program as text.
     pub ir: bool,
-    /// Keep weights as kernels read them, for targets that this machine can run.
+    /// Keep weights as kernels read them, for processors that this machine can run. On a device they
+    /// are prepared when the package is loaded.
     pub prepared: bool,
 }
 
@@ -122,6 +125,8 @@ impl Package {
         parts.extend(self.text.iter().map(|text| (IR.to_owned(), vec![text.as_bytes()])));
         for (target, constants) in self.targets.iter().zip(&constants) {
             parts.push((target.info.code(), vec![&target.artifact.code]));
+            let kernels = target.artifact.image.as_ref().zip(target.info.kernels());
+            parts.extend(kernels.map(|(image, name)| (name, vec![&*image.code])));
             parts.push((target.info.module(), vec![&target.module]));
             parts.push((target.info.constants(), vec![constants]));
         }
@@ -132,11 +137,16 @@ impl Package {
         }
         let info =
             |pieces: &[&[u8]]| PartInfo { bytes: pieces.iter().map(|piece| piece.len() as u64).sum(), blake3: checksum(pieces) };
+        let infos = |is_device: bool| {
+            let infos = self.targets.iter().map(|target| &target.info);
+            infos.filter(|info| info.device.is_some() == is_device).cloned().collect()
+        };
         let manifest = Manifest {
             format_version: FORMAT_VERSION,
             build: format!("disc {VERSION} ({})", &env!("DISC_BUILD_ID")[..16]),
             entries: self.entries.clone(),
-            targets: self.targets.iter().map(|target| target.info.clone()).collect(),
+            targets: infos(false),
+            device_targets: infos(true),
             parts: parts.iter().map(|(name, pieces)| (name.clone(), info(pieces))).collect::<BTreeMap<_, _>>(),
         };
         let manifest = serde_json::to_vec_pretty(&manifest)?;
@@ -154,25 +164,25 @@ impl Compiled {
     fn new(merged: &merge::Merged, target: Option<&String>, options: &Options, is_prepared: bool) -> Result<Self, Error> {
         let options = Options {
             target: target.cloned().or_else(|| options.target.clone()),
+            // A device has a target of its own, and would be that of every name here.
+            device: options.device.clone().filter(|_| target.is_none()),
             library: LibraryChoice::Off,
             specialize: Specialize::Off,
             ..options.clone()
         };
         let artifact = compile(merged.module.clone(), &options)?;
-        if let Some(image) = &artifact.image {
-            let message = format!("a package holds no kernels for `{}` yet: expected the target of a CPU", image.target);
-            return Err(Error::target(message));
-        }
+        let device = artifact.image.as_ref().map(|image| image.target.clone());
         let host = artifact.targets.host();
         let (arch, features) = host.needs().ok_or_else(|| Error::target(format!("no package for `{host}` yet")))?;
         let name = artifact.targets.to_string();
-        let prepared = match is_prepared && host.check_host().is_ok() {
+        let prepared = match is_prepared && device.is_none() && host.check_host().is_ok() {
             true => artifact.load(merged.weights.clone(), &options)?.prepared_weights(),
             false => None,
         };
         let info = TargetInfo {
-            folder: format!("targets/{name}"),
+            folder: folder(&name),
             name,
+            device,
             arch: arch.into(),
             features: features.into_iter().map(str::to_owned).collect(),
             prepared: prepared.is_some(),
@@ -201,6 +211,11 @@ impl Compiled {
         let (header, pieces) = write_safetensors(&entries);
         [header, pieces.concat()].concat()
     }
+}
+
+/// Returns the folder for the parts of a target: a name of a part has no `:` and no space.
+fn folder(target: &str) -> String {
+    format!("targets/{}", target.replace(':', "-").replace(" on ", "/"))
 }
 
 /// Describes an entry for its callers.

@@ -188,9 +188,19 @@ func @main(%x: tensor<[B]x[S]xf32>) -> tensor<[B]x[S]xf32> {
 }
 
 #[test]
-fn kernels_of_another_device_are_in_no_package() {
-    let options = Options { device: Some("simt:sm_90".into()), ..Options::default() };
-    let error = export_bytes(vec![program(LINEAR, "linear")], &options, &ExportOptions::default()).unwrap_err();
-    assert_eq!(error.code(), "E0502");
-    assert!(error.to_string().contains("a package holds no kernels for `simt:sm_90` yet"), "{error}");
+fn the_device_of_the_options_is_the_target_unless_some_are_named() {
+    let options = Options { device: Some("simt:sm_90".into()), target: Some("x86-64-v2".into()), ..Options::default() };
+    let names = |targets: &[&str]| {
+        let targets = targets.iter().map(ToString::to_string).collect();
+        let settings = ExportOptions { targets, ..ExportOptions::default() };
+        let package = open(&export_bytes(vec![program(LINEAR, "linear")], &options, &settings).unwrap()).unwrap();
+        let manifest = package.manifest();
+        manifest.targets.iter().chain(&manifest.device_targets).map(|target| target.name.clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(names(&[]), ["simt:sm_90 on x86-64-v2"]);
+    assert_eq!(names(&["nvptx:sm_80 on x86-64-v2", "x86-64-v2"]), ["x86-64-v2", "nvptx:sm_80 on x86-64-v2"]);
+    let twice = ["simt:sm_90 on x86-64-v2"; 2].map(String::from).to_vec();
+    let settings = ExportOptions { targets: twice, ..ExportOptions::default() };
+    let error = export_bytes(vec![program(LINEAR, "linear")], &options, &settings).unwrap_err();
+    assert!(error.to_string().contains("the target `simt:sm_90 on x86-64-v2` is named twice"), "{error}");
 }

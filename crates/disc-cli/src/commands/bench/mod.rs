@@ -38,10 +38,10 @@ pub(super) fn text(given: &BenchArguments, source: &Source) -> Result<Answer, Ve
 }
 
 pub(super) fn package(given: &BenchArguments) -> Result<Answer, Vec<Diagnostic>> {
-    let package = package::open(&given.file, &given.trust, given.machine.target.as_ref())?;
+    let package = package::open(&given.file, &given.trust, given.machine.target.as_ref(), &given.device)?;
     let entry = package::entry(&package, given.data.entry.as_deref())?;
     let calls = package::calls(entry, &given.data()).map_err(|error| vec![error])?;
-    let loaded = Loaded::of_package(&package, given.device.device.as_deref(), given.machine.threads).map_err(diagnostics)?;
+    let loaded = Loaded::of_package(&package, given.machine.threads).map_err(diagnostics)?;
     let caller = loaded.entry_of(entry).map_err(diagnostics)?;
     Bench { given, loaded: &loaded, caller, entry: entry.name() }.shapes(&calls)
 }

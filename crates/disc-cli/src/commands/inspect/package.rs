@@ -20,7 +20,7 @@ pub(in crate::commands) fn inspect(path: &Path, options: &OpenOptions) -> Result
     };
     text.extend(manifest.entries.iter().map(of_entry));
     text += "\ntargets\n";
-    text.extend(manifest.targets.iter().map(of_target));
+    text.extend(manifest.targets.iter().chain(&manifest.device_targets).map(of_target));
     text += &format!("\nweights: {}, {bytes} bytes\n\nparts\n", weights.len());
     let wide = archive.parts().map(|(name, _)| name.len()).max().unwrap_or(0);
     text.extend(archive.parts().map(|(name, bytes)| format!("  {name:<wide$}  {} bytes\n", bytes.len())));
@@ -28,7 +28,7 @@ pub(in crate::commands) fn inspect(path: &Path, options: &OpenOptions) -> Result
     let json = json!({
         "format_version": manifest.format_version, "build": manifest.build, "signed": is_signed,
         "entries": manifest.entries.iter().map(entry_json).collect::<Vec<_>>(),
-        "targets": manifest.targets.iter().map(target_json).collect::<Vec<_>>(),
+        "targets": manifest.targets.iter().chain(&manifest.device_targets).map(target_json).collect::<Vec<_>>(),
         "weights": { "count": weights.len(), "bytes": bytes }, "parts": parts,
     });
     Ok(Answer::new(text, json))
@@ -56,7 +56,12 @@ fn of_entry(entry: &EntryInfo) -> String {
 }
 
 fn of_target(target: &TargetInfo) -> String {
-    let runs = if target.runs_here() { "runs here" } else { "does not run here" };
+    let runs = match (target.runs_here(), &target.device) {
+        (true, None) => "runs here".into(),
+        // A device is asked for when a package is opened on it.
+        (true, Some(device)) => format!("runs here on a device for `{device}`"),
+        (false, _) => "does not run here".to_owned(),
+    };
     let prepared = if target.prepared { ", with prepared weights" } else { "" };
     format!("  {} ({}), {runs}{prepared}\n    needs {}\n", target.name, target.arch, target.features.join(" "))
 }
@@ -71,8 +76,9 @@ fn entry_json(entry: &EntryInfo) -> Value {
 }
 
 fn target_json(target: &TargetInfo) -> Value {
+    let processor = target.name.rsplit(' ').next().unwrap_or_default();
     json!({
-        "name": target.name, "arch": target.arch, "extensions": target.name.split('+').skip(1).collect::<Vec<_>>(),
+        "name": target.name, "device": target.device, "arch": target.arch, "extensions": processor.split('+').skip(1).collect::<Vec<_>>(),
         "features": target.features, "prepared": target.prepared, "runs_here": target.runs_here(),
     })
 }
