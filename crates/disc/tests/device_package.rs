@@ -15,13 +15,13 @@ use std::{fs, process::Command};
 
 /// A product with a weight and a constant of the program, an epilogue, and an input that comes back.
 const MODEL: &str = "
-weight @w : tensor<8x16xf32>
+weight @w : tensor<128x16xf32>
 weight @c = dense<0.5> : tensor<16xf32>
-func @main(%x: tensor<[B]x8xf32>, %n: tensor<[B]x16xf32>) -> tensor<[B]x16xf32> {
-  %w = weight @w : tensor<8x16xf32>
+func @main(%x: tensor<[B]x128xf32>, %n: tensor<[B]x16xf32>) -> tensor<[B]x16xf32> {
+  %w = weight @w : tensor<128x16xf32>
   %c = weight @c : tensor<16xf32>
   %b = broadcast_in_dim %c, dims = [1] : (tensor<16xf32>) -> tensor<[B]x16xf32>
-  %p = dot_general %x, %w, contracting_dims = [1] x [0] : (tensor<[B]x8xf32>, tensor<8x16xf32>) -> tensor<[B]x16xf32>
+  %p = dot_general %x, %w, contracting_dims = [1] x [0] : (tensor<[B]x128xf32>, tensor<128x16xf32>) -> tensor<[B]x16xf32>
   %s = add %p, %b : tensor<[B]x16xf32>
   %y = maximum %s, %n : tensor<[B]x16xf32>
   return %y : tensor<[B]x16xf32>
@@ -32,13 +32,17 @@ const HOST: &str = "x86-64-v2";
 const TARGETS: [&str; 3] = [HOST, "nvptx:sm_80 on x86-64-v2", "nvptx:sm_90 on x86-64-v2"];
 
 fn package(targets: &[&str]) -> Vec<u8> {
-    let elements: Vec<f32> = (0..128).map(|i| (i % 7) as f32 - 3.0).collect();
-    let w = HostTensor::new(&[8, 16], &elements).unwrap();
+    package_with(&Options::default(), targets)
+}
+
+fn package_with(options: &Options, targets: &[&str]) -> Vec<u8> {
+    let elements: Vec<f32> = (0..2048).map(|i| (i % 7) as f32 - 3.0).collect();
+    let w = HostTensor::new(&[128, 16], &elements).unwrap();
     let outputs = vec![("y".into(), Source::Output(0)), ("n".into(), Source::Input(1))];
     let entry = EntryView { name: "main".into(), outputs, structure: None };
     let program = Program { module: disc::parse(MODEL).unwrap(), weights: vec![("w".into(), w.into())], entry: Some(entry) };
     let targets = targets.iter().map(ToString::to_string).collect();
-    export_bytes(vec![program], &Options::default(), &ExportOptions { targets, ir: false, prepared: true }).unwrap()
+    export_bytes(vec![program], options, &ExportOptions { targets, ir: false, prepared: true }).unwrap()
 }
 
 fn open(bytes: &[u8], device: Option<&str>, target: Option<&str>) -> Result<Package, Error> {
@@ -48,8 +52,8 @@ fn open(bytes: &[u8], device: Option<&str>, target: Option<&str>) -> Result<Pack
 
 /// Runs a call of some rows. Returns the elements of both outputs.
 fn run(session: &mut Session, rows: usize) -> [Vec<f32>; 2] {
-    let (x, n) = ((0..rows * 8).map(|i| i as f32 / 4.0).collect::<Vec<_>>(), vec![-2.0_f32; rows * 16]);
-    let (x_sizes, n_sizes) = ([rows as i64, 8], [rows as i64, 16]);
+    let (x, n) = ((0..rows * 128).map(|i| i as f32 / 4.0).collect::<Vec<_>>(), vec![-2.0_f32; rows * 16]);
+    let (x_sizes, n_sizes) = ([rows as i64, 128], [rows as i64, 16]);
     let inputs = [Tensor::new(&x_sizes, &x).unwrap(), Tensor::new(&n_sizes, &n).unwrap()];
     let outputs = session.run("main", &inputs).unwrap();
     [0, 1].map(|i| outputs[i].elements::<f32>().unwrap().to_vec())
@@ -109,7 +113,7 @@ fn the_newest_kernels_that_a_gpu_runs_are_picked_or_others_by_name() {
     // Without code for processors, the package opens for its GPU.
     let alone = package(&TARGETS[1..]);
     let opened = open(&alone, None, None).unwrap();
-    assert_eq!(opened.entry("main").unwrap().inputs()[0].dims(), ["B", "8"]);
+    assert_eq!(opened.entry("main").unwrap().inputs()[0].dims(), ["B", "128"]);
     run(&mut session(&opened, Some("cuda:0")), 2);
     let on_cpu = Session::new(&opened, SessionOptions::default()).err().unwrap();
     assert!(on_cpu.message.contains("runs on this processor: it has `nvptx:sm_80 on x86-64-v2`, "), "{on_cpu}");
@@ -127,6 +131,35 @@ fn a_package_without_kernels_for_a_gpu_says_what_it_has() {
     assert_eq!(late.code(), code::PACKAGE_TARGET);
     assert!(message(open(&newer, Some("cuda:0"), Some("nvptx:sm_80"))).contains("no code for `nvptx:sm_80` on the device"));
     assert_eq!(open(&newer, Some("hip:0"), None).unwrap_err().code(), code::BAD_ARGUMENT);
+}
+
+#[test]
+fn a_gpu_prepares_weights_when_the_package_is_loaded() {
+    FakeCuda::load();
+    let int8 = Options { weights: disc::WeightForm::Int8, ..Options::default() };
+    let opened = open(&package_with(&int8, &TARGETS), None, None).unwrap();
+    let [on_cpu, on_gpu] = [None, Some("cuda:0")].map(|device| session(&opened, device));
+    let [expected, found] = [on_cpu, on_gpu].map(|mut session| run(&mut session, 7));
+    let worst = found[0].iter().zip(&expected[0]).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+    let largest = expected[0].iter().fold(0.0_f32, |most, x| most.max(x.abs()));
+    assert!(worst <= 1e-5 * largest, "{worst} of {largest}");
+    let (plain, prepared) = opened.executable(Some("cuda:0")).unwrap().weight_bytes();
+    assert!(plain > 0 && prepared > 0, "{plain} and {prepared}");
+}
+
+#[test]
+fn results_of_a_gpu_go_to_memory_of_the_caller() {
+    FakeCuda::load();
+    let opened = open(&package(&TARGETS), Some("cuda:0"), None).unwrap();
+    let mut session = session(&opened, None);
+    let expected = run(&mut session, 2);
+    let (x, n) = ((0..256).map(|i| i as f32 / 4.0).collect::<Vec<_>>(), [-2.0_f32; 32]);
+    let inputs = [Tensor::new(&[2, 128], &x).unwrap(), Tensor::new(&[2, 16], &n).unwrap()];
+    let (mut y, mut back) = ([0.0_f32; 40], [0.0_f32; 32]);
+    let mut outputs = [Tensor::new_mut(&[40], &mut y).unwrap(), Tensor::new_mut(&[32], &mut back).unwrap()];
+    session.run_into("main", &inputs, &mut outputs).unwrap();
+    assert_eq!([outputs[0].sizes(), outputs[1].sizes()], [[2, 16]; 2]);
+    assert_eq!((&y[..32], &back[..]), (&expected[0][..], &expected[1][..]));
 }
 
 #[test]

@@ -9,6 +9,8 @@ use std::time::Instant;
 
 /// The manifest of version 1, with words for the checksums.
 const GOLDEN: &str = include_str!("manifest-1.json");
+/// A target of a manifest whose parts are those of another one, but for the kernels.
+const ON_GPU: &str = r#"{ "name": "nvptx:sm_90 on x86-64-v2", "device": "nvptx:sm_90", "arch": "ARCH", "features": [], "folder": "targets/x86-64-v2" }"#;
 const CODE: &[u8] = b"\x7fELF?";
 
 /// A module with the functions of the golden manifest.
@@ -120,6 +122,7 @@ fn a_manifest_that_contradicts_its_package_is_refused_by_name() {
         ("\"folder\": \"targets/x86-64-v2\"", "\"folder\": \"../x\"", "../x"),
         ("\"targets\": [", "\"targets\": [], \"others\": [", "manifest.json"),
         ("\"name\": \"x86-64-v2\"", "\"name\": \"a on b\", \"device\": \"nvptx:sm_90\"", "`a on b` is no target of processors"),
+        ("\"targets\": [", &format!("\"device_targets\": [{ON_GPU}], \"targets\": ["), "targets/x86-64-v2/kernels.ptx"),
         ("\"targets\": [", "\"targets\": [], \"device_targets\": [", "`x86-64-v2` is no target of a device"),
     ] {
         assert!(GOLDEN.contains(from), "{from}");
