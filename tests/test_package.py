@@ -240,7 +240,9 @@ np.save({str(result)!r}, y)
     assert done.returncode == 0, done.stderr
     np.testing.assert_allclose(np.load(result), cell(x)["y"].detach(), rtol=1e-5, atol=1e-6)
     assert disc.load(path).target == "x86-64-v2"
-    with pytest.raises(disc.PackageError, match="the device `simt:gfx942`: it has `x86-64-v2`, `nvptx:sm_80 on"):
+    with pytest.raises(
+        disc.PackageError, match="the device `simt:gfx942`: it has `x86-64-v2`, `nvptx:sm_80 on"
+    ):
         disc.load(path, device="simt:gfx942")
     with pytest.raises(disc.Error, match="the device `cuda:9` is not available"):
         disc.load(path, device="cuda:9")

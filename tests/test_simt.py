@@ -189,7 +189,9 @@ def test_what_a_device_does_not_have_is_refused():
 
 def test_a_package_for_cpus_does_not_open_for_another_device(tmp_path):
     disc.export(torch.nn.Linear(3, 3), torch.randn(2, 3), tmp_path / "m.discpkg")
-    with pytest.raises(disc.PackageError, match="no code that runs on the device `simt:sm_90`: it has `x86-64"):
+    with pytest.raises(
+        disc.PackageError, match="no code that runs on the device `simt:sm_90`: it has `x86-64"
+    ):
         disc.load(tmp_path / "m.discpkg", device="simt:sm_90")
 
 

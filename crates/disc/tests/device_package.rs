@@ -13,7 +13,7 @@ use fake_cuda::FakeCuda;
 use folder::Folder;
 use std::{fs, process::Command};
 
-/// A product with a weight and a constant of the program, an epilogue, and an input that comes back.
+/// A product with a weight, a constant of the program and an epilogue.
 const MODEL: &str = "
 weight @w : tensor<128x16xf32>
 weight @c = dense<0.5> : tensor<16xf32>
@@ -205,7 +205,7 @@ fn compiled(device: &str, cache: &Folder) -> Outcome {
     let options = Options { device: Some(device.into()), ..cache.options() };
     let artifact = disc::compile_text(CACHED, &options).unwrap();
     let image = artifact.image.as_ref().unwrap();
-    assert_eq!(image.kernels.iter().map(|name| name.to_string()).collect::<Vec<_>>(), artifact.meta.grids);
+    assert_eq!(image.kernels.iter().map(ToString::to_string).collect::<Vec<_>>(), artifact.meta.grids);
     assert!(!image.kernels.is_empty() && !image.code.is_empty());
     let executable = artifact.load(Vec::<(String, Weight)>::new(), &options).unwrap();
     let (input, mut outputs) = (HostTensor::new(&[2], &[1.5_f32, -2.0]).unwrap(), HostOutputs::new());

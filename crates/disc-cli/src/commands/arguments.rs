@@ -143,8 +143,8 @@ pub(super) struct DeviceArguments {
 /// The CPU, and the number of threads.
 #[derive(Debug, Args)]
 pub(super) struct MachineArguments {
-    /// A CPU level such as `x86-64-v3`, or a GPU such as `simt:sm_90`; by default this machine. Of a
-    /// package, the target whose code runs.
+    /// A CPU level such as `x86-64-v3`, or a GPU such as `simt:sm_90`; by default this machine. Of
+    /// a package, the target whose code runs.
     #[arg(long, value_name = "NAME")]
     pub(super) target: Option<String>,
 
@@ -169,8 +169,9 @@ pub(super) struct CompileArguments {
     #[arg(long, short, value_name = "FILE")]
     pub(super) output: Option<PathBuf>,
 
-    /// CPU levels such as `x86-64-v3`, and GPUs such as `nvptx:sm_90`, or `nvptx:sm_90 on x86-64-v3`
-    /// with the CPU that runs the host program; by default this machine. A package has code for each.
+    /// CPU levels such as `x86-64-v3`, and GPUs such as `nvptx:sm_90`, or `nvptx:sm_90 on
+    /// x86-64-v3` with the CPU that runs the host program; by default this machine. A package has
+    /// code for each.
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub(super) target: Vec<String>,
 

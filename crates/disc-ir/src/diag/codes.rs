@@ -160,7 +160,8 @@ codes! {
         E0901 = "damaged package";
         /// The package is in a newer format than this version of disc reads.
         E0902 = "newer package";
-        /// The package has no code for this processor, or none for the target that was asked for.
+        /// The package has no code for this processor or device, or none for the target that was
+        /// asked for.
         E0903 = "no code for this target";
         /// The package has no entry of this name.
         E0904 = "no such entry";

@@ -143,7 +143,7 @@ impl Package {
         &self.contents.archive.manifest
     }
 
-    /// Returns the target whose code was picked for the device of the options, and this processor.
+    /// Returns the target whose code was picked for this processor and the options' device.
     pub fn target(&self) -> &TargetInfo {
         &self.contents.target.info
     }

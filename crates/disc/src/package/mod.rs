@@ -34,14 +34,15 @@ pub struct EntryView {
 /// Settings of an export beside those of the compiler.
 #[derive(Clone, Debug, Default)]
 pub struct ExportOptions {
-    /// The targets to compile for: processors such as `x86-64-v3`, and devices such as `nvptx:sm_90`
-    /// or `nvptx:sm_90 on x86-64-v3`, whose host program is for this machine's processor unless it
-    /// is named. None: the one of the compiler's options, which may name a device.
+    /// The targets to compile for: processors such as `x86-64-v3`, and devices such as
+    /// `nvptx:sm_90` or `nvptx:sm_90 on x86-64-v3`, whose host program is for this machine's
+    /// processor unless it is named. None: the one of the compiler's options, which may name a
+    /// device.
     pub targets: Vec<String>,
     /// Keep the program as text.
     pub ir: bool,
-    /// Keep weights as kernels read them, for processors that this machine can run. On a device they
-    /// are prepared when the package is loaded.
+    /// Keep weights as kernels read them, for processors that this machine can run. On a device
+    /// they are prepared when the package is loaded.
     pub prepared: bool,
 }
 
