@@ -174,8 +174,8 @@ impl Package {
         self.contents.archive.verify_all()
     }
 
-    /// Returns the code and the weights on a device, by default that of the options, loaded once for
-    /// all sessions.
+    /// Returns the code and the weights on a device, by default that of the options, loaded once
+    /// for all sessions.
     ///
     /// # Errors
     /// A device that is not there, or that the package has no code for, code of another version,
