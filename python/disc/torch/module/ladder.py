@@ -223,12 +223,12 @@ def whole_program(request: Request) -> CapturedProgram:
 
 
 def refuse_for_package(device: torch.device) -> None:
-    """Raises for a module on a GPU: a package holds code for CPUs."""
+    """Raises for a module on a GPU: weights are written from memory of the host."""
     if device.type != "cpu":
         raise Error(
-            f"the module is on {device}, and a package holds code and weights for CPUs",
+            f"the module is on {device}, and a package holds weights of the host's memory",
             code="E0801",
-            help="move the module to the cpu: module.cpu()",
+            help='move the module to the cpu: module.cpu(); target="nvptx:sm_90" makes code for a GPU of it',
         )
 
 
