@@ -4,7 +4,7 @@
 //! All functions of the table are called on the thread that called the entry; kernels may call
 //! `launch` only.
 
-use crate::{GridLaunch, Tensor};
+use crate::{GridLaunch, LibraryGemm, Tensor};
 use core::{ffi::c_void, ptr::NonNull};
 
 /// Success of an entry, a kernel or a runtime function.
@@ -190,8 +190,14 @@ pub struct Runtime {
     /// entries only, not for kernels.
     pub fetch: unsafe extern "C" fn(ctx: *mut Context, words: *mut u64, sizes: *const i64, n: u32) -> i32,
 
+    /// Offers a GEMM to a library of the device, behind all launches before it, and writes
+    /// [`LibraryGemm::is_taken`]. The same sizes, strides and alignment of memory have the same
+    /// answer in each call, unless the library fails. The status is that of `launch`. For entries
+    /// only, not for kernels.
+    pub library_gemm: unsafe extern "C" fn(ctx: *mut Context, gemm: *mut LibraryGemm) -> i32,
+
     /// Null in this version.
-    pub reserved: [*const c_void; 4],
+    pub reserved: [*const c_void; 3],
 }
 
 /// A GEMM that a kernel computes and that a library may compute instead:

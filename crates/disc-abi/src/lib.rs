@@ -17,6 +17,7 @@ mod context;
 mod cpu_features;
 mod dtype;
 mod grid;
+mod library;
 mod tensor;
 
 pub use context::{
@@ -25,10 +26,11 @@ pub use context::{
 };
 pub use dtype::DType;
 pub use grid::{GRID_OVERLAPS, GRID_PERSISTENT, GridLaunch};
+pub use library::{Activation, GEMM_TF32, LibraryGemm};
 pub use tensor::{DEVICE_CPU, DEVICE_CUDA, DEVICE_HIP, DEVICE_SIMT, FLAG_ALIAS, FLAG_READ_ONLY, FLAG_WRITTEN, Tensor};
 
 /// Version of this contract. Generated code exports it as the `u32` constant [`VERSION_SYMBOL`].
-pub const ABI_VERSION: u32 = 4;
+pub const ABI_VERSION: u32 = 5;
 
 /// The data symbol (a constant `u32`, aligned to 4) by which a library states the [`ABI_VERSION`]
 /// that it was generated for.

@@ -21,7 +21,8 @@ use crate::{
     weights::WeightSet,
 };
 use disc_abi::{
-    ABI_VERSION, Context, DType, FLAG_WRITTEN, Gemm, GridLaunch, KernelHandle, Runtime, STATUS_FAILED, STATUS_OK, Tensor,
+    ABI_VERSION, Context, DType, FLAG_WRITTEN, Gemm, GridLaunch, KernelHandle, LibraryGemm, Runtime, STATUS_FAILED, STATUS_OK,
+    Tensor,
 };
 use std::{
     cell::UnsafeCell,
@@ -129,6 +130,24 @@ impl Call<'_> {
         self.arena.alloc(bytes).map_err(|cause| Failure::Arena { bytes, cause })
     }
 
+    /// Offers a GEMM to a library of the device. Returns true if the library computes it.
+    fn library_gemm(&mut self, gemm: &LibraryGemm) -> Result<bool, Failure> {
+        let queue = &mut *self.queue;
+        let Some(profile) = self.profile else {
+            // SAFETY: generated code offers memory of the device for these sizes and strides.
+            return unsafe { queue.library_gemm(gemm) }.map_err(Failure::Launch);
+        };
+        let kernel = KernelNames::handle_of_grid(u32::try_from(gemm.kernel).unwrap_or(u32::MAX));
+        let shown = Launch { kernel, args: ptr::null(), units: gemm.batches, cost: 0, scratch_bytes: 0 };
+        let timed = || {
+            // SAFETY: as above.
+            let is_taken = unsafe { queue.library_gemm(gemm)? };
+            queue.sync()?;
+            Ok(is_taken.then_some(1))
+        };
+        profile.record(&shown, self.names, true, timed).map(|threads| threads.is_some()).map_err(Failure::Launch)
+    }
+
     /// Replaces addresses in device memory by what is there.
     fn fetch(&mut self, words: &mut [u64], sizes: &[i64]) -> Result<(), Failure> {
         for (word, &size) in words.iter_mut().zip(sizes) {
@@ -196,7 +215,8 @@ static RUNTIME: Runtime = Runtime {
     layout_arena: place_parts,
     launch_grid,
     fetch,
-    reserved: [ptr::null(); 4],
+    library_gemm,
+    reserved: [ptr::null(); 3],
 };
 
 /// Runs `body` on the call. Returns `failed` if it panics, records a failure, or is called by a
@@ -313,6 +333,16 @@ unsafe extern "C" fn launch_grid(ctx: *mut Context, kernel: u32, args: *const u6
         on_call(ctx, STATUS_FAILED, |call| {
             let args = slice::from_raw_parts(args, words as usize);
             call.launch_grid(&GridCall { kernel, args, grid: *grid }).map(|()| STATUS_OK)
+        })
+    }
+}
+
+unsafe extern "C" fn library_gemm(ctx: *mut Context, gemm: *mut LibraryGemm) -> i32 {
+    // SAFETY: generated code passes its context, and a GEMM that it wrote.
+    unsafe {
+        on_call(ctx, STATUS_FAILED, |call| {
+            (*gemm).is_taken = call.library_gemm(&*gemm)?.into();
+            Ok(STATUS_OK)
         })
     }
 }

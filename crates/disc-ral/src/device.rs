@@ -6,7 +6,7 @@
 //! time.
 
 use crate::error::{AllocError, Error, code};
-use disc_abi::{GridLaunch, KERNEL_VALUES, KernelHandle};
+use disc_abi::{GridLaunch, KERNEL_VALUES, KernelHandle, LibraryGemm};
 use std::{any::Any, ptr::NonNull, sync::Arc};
 
 /// A kind of memory and the processors that work on it.
@@ -44,6 +44,14 @@ pub trait Device: Send + Sync {
 
     /// Opens a queue with the device's default limit.
     fn queue(&self) -> Box<dyn Queue>;
+
+    /// Returns the name and version of the library that computes matmuls in memory of this device.
+    ///
+    /// # Errors
+    /// The reason that there is none.
+    fn gemm_library(&self) -> Result<String, String> {
+        Err(format!("the device `{}` has none", self.name()))
+    }
 
     /// Loads kernels that run on grids of threads. The result is for launches on queues of this
     /// device.
@@ -103,6 +111,19 @@ pub trait Queue: Send {
     unsafe fn launch_grid(&mut self, kernels: &Kernels, launch: &GridCall<'_>) -> Result<(), LaunchFailure> {
         let _ = kernels;
         Err(LaunchFailure::Device(format!("a grid of {} blocks on a device that runs none", launch.grid.blocks)))
+    }
+
+    /// Offers a matmul to the library of the device, behind everything that was launched before.
+    /// Returns true if the library computes it; else nothing is written.
+    ///
+    /// # Safety
+    /// Operands and result are memory of the device for these sizes and strides.
+    ///
+    /// # Errors
+    /// A failure of the device. One of the library is no error: kernels compute the matmul.
+    unsafe fn library_gemm(&mut self, gemm: &LibraryGemm) -> Result<bool, LaunchFailure> {
+        let _ = gemm;
+        Ok(false)
     }
 
     /// Copies from memory of the host to memory of the device, behind everything that was launched

@@ -65,7 +65,7 @@ op_table! {
         TransposeLanes, UnzipLanes, View, ZipLanes,
     },
     grid::{
-        Aligned, Atomic, Barrier, CommitCopies, CopyAsync, Fetch, LaunchGrid, LoadMatrix, MultiplyTiles, Place, ReduceGroup, ReleaseGrid, Shared,
+        Aligned, Atomic, Barrier, CommitCopies, CopyAsync, Fetch, LaunchGrid, LibraryGemm, LoadMatrix, MultiplyTiles, Place, ReduceGroup, ReleaseGrid, Shared,
         Shuffle, Vote, WaitCopies, WaitGrid,
     },
     host::{Alloc, AllocOutput, Arena, Launch, LayoutArena, Mark, Release, Nontemporal},

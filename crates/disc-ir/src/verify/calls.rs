@@ -58,6 +58,7 @@ pub(super) fn check(cx: &mut Check<'_>) {
             OpKind::Call => check_call(cx, inst),
             OpKind::Launch => check_launch(cx, inst),
             OpKind::LaunchGrid => check_launch_grid(cx, inst),
+            OpKind::LibraryGemm => grid_kernel(cx, inst).map(drop),
             OpKind::Weight => check_weight(cx, inst),
             _ => Ok(()),
         };
@@ -148,12 +149,20 @@ fn check_launch(cx: &Check<'_>, inst: Inst) -> Result<(), Diagnostic> {
 }
 
 /// Checks that the operands are the parameters of a kernel that runs on a grid.
-fn check_launch_grid(cx: &Check<'_>, inst: Inst) -> Result<(), Diagnostic> {
-    let Some(kernel) = callee(cx, inst, FunctionKind::Kernel)? else { return Ok(()) };
-    if kernel.grid.is_none() {
-        let message = format!("(C1) @{} runs units of work: `launch` launches it", kernel.name);
-        return Err(Diagnostic::new(Code::E0209, message));
+/// Returns the grid kernel that an op names.
+fn grid_kernel<'m>(cx: &Check<'m>, inst: Inst) -> Result<Option<&'m Function>, Diagnostic> {
+    let kernel = callee(cx, inst, FunctionKind::Kernel)?;
+    match kernel.filter(|kernel| kernel.grid.is_none()) {
+        Some(kernel) => {
+            let message = format!("(C1) @{} runs units of work: `launch` launches it", kernel.name);
+            Err(Diagnostic::new(Code::E0209, message))
+        }
+        None => Ok(kernel),
     }
+}
+
+fn check_launch_grid(cx: &Check<'_>, inst: Inst) -> Result<(), Diagnostic> {
+    let Some(kernel) = grid_kernel(cx, inst)? else { return Ok(()) };
     let parameters = types(kernel, kernel.parameters());
     match_arguments(cx, kernel, &parameters, &types(cx.function, cx.function.operands(inst))).map(drop)
 }

@@ -4,9 +4,12 @@
 //! - the argument block of a launch is on the stack of the entry, and the next launch reuses it: a
 //!   launch has ended when it returns;
 //! - a failure ends the entry, however deep it is nested.
-use super::{Lowering, declare, runtime::NONTEMPORAL_BYTES};
+use super::{
+    Lowering, declare,
+    runtime::{NONTEMPORAL_BYTES, abi_code},
+};
 use crate::{Error, emit::Val};
-use disc_abi::{GRID_PERSISTENT, Gemm, GridLaunch};
+use disc_abi::{Activation, GEMM_TF32, GRID_PERSISTENT, Gemm, GridLaunch, LibraryGemm};
 use disc_ir::{Attr, DType, Dim, Function, FunctionKind, Inst, Module, OpKind, Type, graph::PREPARE};
 use inkwell::{IntPredicate, values::PointerValue};
 
@@ -17,6 +20,7 @@ pub(super) fn words_of(program: &Module, function: &Function) -> u32 {
         OpKind::Launch => launch_words(program, function, inst),
         OpKind::AllocOutput => function.ty(function.result(inst)).shaped().map_or(0, |tensor| tensor.dims.len()),
         OpKind::LaunchGrid => GridLaunch::WORDS + launch_words(program, function, inst),
+        OpKind::LibraryGemm => LibraryGemm::WORDS,
         OpKind::Fetch => function.operands(inst).len(),
         OpKind::LayoutArena => 2 * function.bound_by(inst).count(),
         OpKind::Assert => function.operands(inst).len(),
@@ -220,6 +224,35 @@ impl<'e, 'c> Lowering<'e, 'c> {
         let own = self.emit.slot(address, GridLaunch::WORDS as i64)?;
         let number = grid_number(self.program, kernel);
         self.call_launch_grid(number, own, arguments.len(), address)
+    }
+
+    /// Lowers an offer to a library: the words of a [`LibraryGemm`].
+    pub(super) fn library_gemm(&mut self, inst: Inst) -> Result<(), Error> {
+        self.host(inst)?;
+        let kernel = self.launched(inst, "kernel")?;
+        let (Some(Attr::Dims(product)), Some(Attr::Enum(word))) = (self.attr(inst, "product"), self.attr(inst, "activation"))
+        else {
+            return Err(self.error(inst, "needs `product` and `activation`".to_owned()));
+        };
+        let activation = Activation::ALL.into_iter().find(|activation| activation.name() == *word);
+        let activation = activation.ok_or_else(|| self.error(inst, format!("`{word}` is no function of a library")))?;
+        let buffers = self.operands(inst)?;
+        let (&[left, right, result], bias) = buffers.split_first_chunk::<3>().expect("the op has three buffers at least");
+        let bias = bias.first().copied().unwrap_or_else(|| self.emit.pointer().const_null().into());
+        let product = product.iter().map(|dim| self.dim_value(dim)).collect::<Result<Vec<_>, _>>()?;
+        let dtype = self.function.ty(self.function.operands(inst)[0]).dtype();
+        let flags = if matches!(self.attr(inst, "tf32"), Some(Attr::Bool(true))) { GEMM_TF32 } else { 0 };
+        let word = |value: u64| -> Val<'c> { self.emit.i64(value as i64).into() };
+        let mut words = vec![word(0), self.emit.i64(abi_code(dtype)).into()];
+        words.extend(product);
+        words.extend([word(activation.code()), word(flags), word(grid_number(self.program, kernel).into())]);
+        words.extend([left, right, bias, result]);
+        let address = self.write_words(&words)?;
+        self.call_library_gemm(address)?;
+        let is_taken = self.emit.load_i64(address, 0)?;
+        let is_taken = self.emit.icmp(IntPredicate::NE, is_taken, self.emit.i64(0).into())?;
+        self.define(inst, is_taken);
+        Ok(())
     }
 
     /// Lowers `fetch`: the addresses become the values in the words of the host program.

@@ -279,6 +279,7 @@ impl<'e, 'c> Lowering<'e, 'c> {
             Aligned => self.aligned(inst),
             Fetch => self.fetch(inst),
             LaunchGrid => self.launch_grid(inst),
+            LibraryGemm => self.library_gemm(inst),
             Atomic | Barrier | CommitCopies | CopyAsync | LoadMatrix | MultiplyTiles | Place | ReduceGroup | ReleaseGrid
             | Shared | Shuffle | Vote | WaitCopies | WaitGrid => self.op_of_threads(inst),
             Acos | Acosh | Asin | Asinh | Atan | Atan2 | Atanh | BesselI1e | Cbrt | Cosh | Cosine | Digamma | Erf | ErfInv

@@ -144,6 +144,13 @@ impl<'c> Lowering<'_, 'c> {
         self.return_failure(status)
     }
 
+    /// Offers a GEMM whose words are written to a library of the device, which writes its answer
+    /// into the first word.
+    pub(super) fn call_library_gemm(&mut self, gemm: PointerValue<'c>) -> Result<(), Error> {
+        let status = self.call_runtime(offset_of!(Runtime, library_gemm), self.status(), &[gemm.into()])?;
+        self.return_failure(status)
+    }
+
     /// Replaces addresses of device memory in words by what is there, of these sizes.
     pub(super) fn call_fetch(&mut self, words: PointerValue<'c>, sizes: &[i64]) -> Result<(), Error> {
         let count = self.emit.const_int(32, 1, sizes.len() as i64);
@@ -201,7 +208,7 @@ pub(super) const NONTEMPORAL_BYTES: usize = offset_of!(Context, nontemporal_byte
 pub(super) const WEIGHTS: usize = offset_of!(Context, weights);
 
 /// Returns the runtime's number for an element type.
-fn abi_code(dtype: DType) -> i64 {
+pub(super) fn abi_code(dtype: DType) -> i64 {
     let code = match dtype {
         DType::F16 => disc_abi::DType::F16,
         DType::BF16 => disc_abi::DType::BF16,

@@ -239,7 +239,8 @@ fn recipe(kind: OpKind) -> Option<(Recipe, Nearness)> {
         | K::Nontemporal
         | K::Aligned
         | K::Fetch
-        | K::LaunchGrid => {
+        | K::LaunchGrid
+        | K::LibraryGemm => {
             return None;
         }
         kind if kind.def().stages == Stages::Kernel => return None,
