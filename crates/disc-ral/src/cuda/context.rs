@@ -6,6 +6,7 @@
 
 use super::{
     assembler::Assembler,
+    cublas_lt::CublasLt,
     driver::{CudaError, Driver},
     kernels::LoadedKernels,
 };
@@ -41,6 +42,9 @@ pub(super) struct Gpu {
     pub(super) kernels: LoadedKernels,
     /// Addresses of memory that a framework allocated.
     pub(super) lent: Mutex<HashSet<u64>>,
+    /// The library for matmuls, found when the first one is offered; an error is the reason that
+    /// there is none.
+    pub(super) cublas_lt: OnceLock<Result<CublasLt, String>>,
     /// The failure that ended the context.
     lost: OnceLock<CudaError>,
 }
@@ -112,6 +116,7 @@ impl Gpu {
             assembler: OnceLock::new(),
             kernels: LoadedKernels::default(),
             lent: Mutex::default(),
+            cublas_lt: OnceLock::new(),
             lost: OnceLock::new(),
         })
     }

@@ -49,6 +49,10 @@ impl Device for Cuda {
         Box::new(CudaQueue::new(Arc::clone(&self.0)))
     }
 
+    fn gemm_library(&self) -> Result<String, String> {
+        self.0.cublas_lt().map(ToString::to_string).map_err(str::to_owned)
+    }
+
     fn load(&self, image: &Image) -> Result<Kernels, Error> {
         let refused = |why: String| {
             Error::new(code::LOAD, "", format!("kernels for `{}` on the device `{}`: {why}", image.target, self.name()))

@@ -3,10 +3,12 @@
 //!
 //! The parts: [`driver`] finds the driver's functions, [`context`] holds the context of a GPU,
 //! [`ptx`] and [`kernels`] load code, which the [`assembler`] makes of PTX if the machine has one,
-//! [`queue`] launches it, [`graphs`] joins launches, [`report`] has what assertions say.
+//! [`queue`] launches it, [`graphs`] joins launches, [`report`] has what assertions say,
+//! [`cublas_lt`] computes matmuls by a library.
 
 pub mod assembler;
 mod context;
+mod cublas_lt;
 mod device;
 mod driver;
 mod graphs;
@@ -15,6 +17,7 @@ mod memory;
 mod ptx;
 mod queue;
 mod report;
+mod shared_library;
 
 pub use driver::CudaError;
 pub use memory::{MemorySource, set_memory_source};
@@ -31,11 +34,11 @@ use std::{
 /// The kind of device in the list of devices.
 pub(crate) const CUDA: Backend = Backend { kind: "cuda", names, open };
 
-/// The folders of installed Python packages, which may have an assembler.
+/// The folders of installed Python packages, which may have an assembler and libraries.
 static PACKAGES: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
-/// Sets the folders of installed Python packages (`site-packages`), where an assembler is looked for
-/// when the first kernel is loaded.
+/// Sets the folders of installed Python packages (`site-packages`), where an assembler is looked
+/// for when the first kernel is loaded, and cuBLASLt when the first matmul is offered.
 pub fn set_package_folders(folders: Vec<PathBuf>) {
     *PACKAGES.lock().unwrap_or_else(PoisonError::into_inner) = folders;
 }

@@ -1,12 +1,15 @@
 //! Implements a queue: a stream of a GPU, with a report of failed assertions.
 //!
 //! Invariants:
-//! - a launch waits for nothing, and may be left pending until the call ends (`graphs`); `sync`, `download` and `upload` wait for the stream;
+//! - a launch waits for nothing, and may be left pending until the call ends (`graphs`); `sync`,
+//!   `download` and `upload` wait for the stream;
 //! - a stream that the queue is moved to begins behind everything that the queue has launched;
+//! - a library's matmul is in the stream as a launch is;
 //! - an assertion that failed is reported once: by whichever call waits first, or by the next one.
 
 use super::{
     context::{Gpu, NO_TIMING, NON_BLOCKING},
+    cublas_lt::Shape,
     driver::CudaError,
     graphs::{Graphs, Ready},
     kernels::{CudaKernels, Loaded},
@@ -17,7 +20,7 @@ use crate::{
     error::AllocError,
 };
 use cudarc::driver::sys::{CUdeviceptr, CUevent, CUstream};
-use disc_abi::GRID_PERSISTENT;
+use disc_abi::{GRID_PERSISTENT, LibraryGemm};
 use std::{
     ffi::c_int,
     ptr,
@@ -51,6 +54,8 @@ struct Opened {
     /// Memory of the threads of persistent kernels, and its bytes.
     scratch: (CUdeviceptr, usize),
     graphs: Graphs,
+    /// Memory of the library's matmuls, and its bytes.
+    workspace: (CUdeviceptr, usize),
 }
 
 impl CudaQueue {
@@ -88,7 +93,8 @@ impl Opened {
                 made
             }
         })?;
-        Ok(Self { gpu: Arc::clone(gpu), own, stream: own, event, report, scratch: (0, 0), graphs: Graphs::default() })
+        let graphs = Graphs::default();
+        Ok(Self { gpu: Arc::clone(gpu), own, stream: own, event, report, scratch: (0, 0), graphs, workspace: (0, 0) })
     }
 
     /// Lets later launches go to another stream.
@@ -176,18 +182,28 @@ impl Opened {
         let needed = usize::try_from(bytes).unwrap_or(usize::MAX);
         if self.scratch.1 < needed {
             self.flush()?;
-            self.free_scratch();
+            free(&self.gpu, &mut self.scratch);
             let at = self.gpu.alloc(needed).map_err(|cause| LaunchFailure::Scratch { bytes, cause })?;
             self.scratch = (at, needed);
         }
         Ok(self.scratch.0)
     }
 
-    fn free_scratch(&mut self) {
-        let (at, bytes) = std::mem::take(&mut self.scratch);
-        if bytes > 0 {
-            self.gpu.free(at);
+    /// Offers a matmul to cuBLASLt. Returns true if it is in the stream.
+    fn library_gemm(&mut self, gemm: &LibraryGemm) -> Result<bool, LaunchFailure> {
+        let (Some(shape), gpu) = (Shape::of(gemm), Arc::clone(&self.gpu)) else { return Ok(false) };
+        let Ok(library) = gpu.cublas_lt() else { return Ok(false) };
+        let Some(plan) = library.plan(&gpu, &shape).map_err(failed)? else { return Ok(false) };
+        // Launches before it are in the stream first.
+        self.flush()?;
+        let needed = plan.workspace();
+        if self.workspace.1 < needed {
+            free(&self.gpu, &mut self.workspace);
+            // Another algorithm would need less, and round otherwise: kernels have the rest.
+            let Ok(at) = self.gpu.alloc(needed) else { return Ok(false) };
+            self.workspace = (at, needed);
         }
+        library.run(&gpu, &plan, gemm, self.workspace, self.stream).map_err(failed)
     }
 }
 
@@ -195,7 +211,8 @@ impl Drop for Opened {
     fn drop(&mut self) {
         // The report and the memory of threads may be in use by what still runs.
         let _ = self.wait();
-        self.free_scratch();
+        free(&self.gpu, &mut self.scratch);
+        free(&self.gpu, &mut self.workspace);
         let (event, own) = (self.event, self.own);
         // SAFETY: handles of this queue, which has waited.
         let _ = self.gpu.call(|driver| unsafe {
@@ -234,6 +251,10 @@ impl Queue for CudaQueue {
         let kernels = kernels.downcast_ref::<CudaKernels>();
         let kernels = kernels.ok_or_else(|| LaunchFailure::Device("kernels of another device".into()))?;
         self.opened()?.launch(kernels, launch)
+    }
+
+    unsafe fn library_gemm(&mut self, gemm: &LibraryGemm) -> Result<bool, LaunchFailure> {
+        self.opened()?.library_gemm(gemm)
     }
 
     /// Waits, so that the caller may change its memory: the driver reads pinned memory later.
@@ -296,7 +317,15 @@ impl Queue for CudaQueue {
     }
 
     fn scratch_bytes(&self) -> usize {
-        self.opened.as_ref().map_or(0, |opened| opened.scratch.1)
+        self.opened.as_ref().map_or(0, |opened| opened.scratch.1 + opened.workspace.1)
+    }
+}
+
+/// Frees memory, which is none from now on.
+fn free(gpu: &Gpu, memory: &mut (CUdeviceptr, usize)) {
+    let (at, bytes) = std::mem::take(memory);
+    if bytes > 0 {
+        gpu.free(at);
     }
 }
 

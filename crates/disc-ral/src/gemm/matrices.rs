@@ -66,7 +66,7 @@ pub(super) fn key(product: &Gemm, threads: usize) -> GemmKey {
 
 /// Returns a matrix of these sizes and strides, if its rows or its columns are contiguous and do
 /// not overlap.
-fn matrix(data: *const u8, [rows, columns]: [i64; 2], [row, column]: [i64; 2]) -> Option<Matrix> {
+pub(crate) fn matrix(data: *const u8, [rows, columns]: [i64; 2], [row, column]: [i64; 2]) -> Option<Matrix> {
     let lies = |count: i64, stride: i64, length: i64, step: i64| (length <= 1 || step == 1) && (count <= 1 || stride >= length);
     if lies(rows, row, columns, column) {
         return Some(Matrix { data, transposed: false, stride: row.max(columns) });

@@ -15,6 +15,7 @@ mod onednn;
 mod panels;
 
 pub use choices::{Decision, GemmKey, Way};
+pub(crate) use matrices::matrix;
 pub use matrices::{GemmMatrices, Matrix};
 pub(crate) use offer::run_gemm;
 pub use onednn::OneDnn;

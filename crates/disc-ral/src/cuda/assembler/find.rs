@@ -1,5 +1,6 @@
 //! Lists the assemblers of this machine, best first.
 use super::{
+    super::shared_library::in_packages,
     Assembler, AssemblerError, Tool,
     nv_jit_link::{self, NvJitLink},
     ptxas,
@@ -17,8 +18,9 @@ pub(super) fn tools(packages: &[PathBuf]) -> impl Iterator<Item = Tool> + '_ {
     let named = iter::once_with(|| env::var_os("DISC_PTXAS")).flatten().filter(|path| !path.is_empty());
     let named = named.filter_map(|path| opened(Assembler::ptxas(path)));
     let loaded = nv_jit_link::MAJORS.into_iter().filter_map(NvJitLink::loaded).map(Tool::NvJitLink);
-    let libraries =
-        iter::once_with(|| nv_jit_link::in_packages(packages)).flatten().chain(iter::once_with(system_libraries).flatten());
+    let libraries = iter::once_with(|| in_packages(packages, &nv_jit_link::MAJORS.map(nv_jit_link::file_name)))
+        .flatten()
+        .chain(iter::once_with(system_libraries).flatten());
     let libraries = libraries.filter_map(|path| NvJitLink::open(&path).ok()).map(Tool::NvJitLink);
     let executables = iter::once_with(|| executables(packages)).flatten().filter_map(|path| opened(Assembler::ptxas(path)));
     named.chain(loaded).chain(libraries).chain(executables)

@@ -12,7 +12,6 @@ mod error;
 mod find;
 mod nv_jit_link;
 mod ptxas;
-mod shared_library;
 
 pub use cache::{CUBINS, CubinCache};
 pub use error::AssemblerError;

@@ -1,9 +1,9 @@
 //! Assembles by nvJitLink: in this process, and in any number of threads.
-use super::{AssemblerError, Cubin, Version, shared_library::SharedLibrary};
+use super::{super::shared_library::SharedLibrary, AssemblerError, Cubin, Version};
 use std::{
     ffi::{CString, c_char, c_int, c_uint, c_void},
     fmt, fs,
-    path::{Path, PathBuf},
+    path::Path,
     ptr,
 };
 
@@ -85,22 +85,6 @@ impl fmt::Display for NvJitLink {
 /// Returns the name of the library's file.
 pub(super) fn file_name(major: u32) -> String {
     format!("libnvJitLink.so.{major}")
-}
-
-/// Returns the paths of the library in folders of installed Python packages.
-pub(super) fn in_packages(packages: &[PathBuf]) -> Vec<PathBuf> {
-    let folders: Vec<PathBuf> = packages
-        .iter()
-        .flat_map(|folder| fs::read_dir(folder.join("nvidia")))
-        .flatten()
-        .flatten()
-        .map(|entry| entry.path().join("lib"))
-        .collect();
-    MAJORS
-        .into_iter()
-        .flat_map(|major| folders.iter().map(move |folder| folder.join(file_name(major))))
-        .filter(|path| path.is_file())
-        .collect()
 }
 
 fn symbol(function: &str, major: u32) -> String {

@@ -1,6 +1,7 @@
 //! Opens shared libraries that stay loaded until the process ends.
 use std::{
     ffi::{CStr, CString, OsStr, c_void},
+    fs,
     mem::{self, MaybeUninit},
     os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
@@ -10,13 +11,29 @@ use std::{
 /// A library that is never unloaded: CUDA's libraries have threads and functions that run when the
 /// process ends.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct SharedLibrary {
+pub(in crate::cuda) struct SharedLibrary {
     handle: NonNull<c_void>,
+}
+
+/// Returns the paths of files in the folders of libraries of installed Python packages
+/// (`nvidia/cu13/lib`), those of the first name first.
+pub(in crate::cuda) fn in_packages(packages: &[PathBuf], names: &[String]) -> Vec<PathBuf> {
+    let mut folders: Vec<PathBuf> = packages
+        .iter()
+        .flat_map(|folder| fs::read_dir(folder.join("nvidia")))
+        .flatten()
+        .flatten()
+        .map(|entry| entry.path().join("lib"))
+        .collect();
+    // A folder is listed in any order: the choice has to be the same in every process.
+    folders.sort();
+    let paths = names.iter().flat_map(|name| folders.iter().map(move |folder| folder.join(name)));
+    paths.filter(|path| path.is_file()).collect()
 }
 
 impl SharedLibrary {
     /// Returns the library of this name (`libnvJitLink.so.13`) if the process has loaded it.
-    pub(super) fn loaded(name: &str) -> Option<Self> {
+    pub(in crate::cuda) fn loaded(name: &str) -> Option<Self> {
         Self::load(OsStr::new(name), libc::RTLD_NOW | libc::RTLD_LOCAL | libc::RTLD_NOLOAD)
     }
 
@@ -24,7 +41,7 @@ impl SharedLibrary {
     ///
     /// # Errors
     /// The message of the system's loader.
-    pub(super) fn open(path: &Path) -> Result<Self, String> {
+    pub(in crate::cuda) fn open(path: &Path) -> Result<Self, String> {
         Self::load(path.as_os_str(), libc::RTLD_NOW | libc::RTLD_LOCAL).ok_or_else(last_error)
     }
 
@@ -39,7 +56,7 @@ impl SharedLibrary {
     ///
     /// # Safety
     /// `F` is the type of the function: a function pointer.
-    pub(super) unsafe fn function<F: Copy>(self, name: &str) -> Option<F> {
+    pub(in crate::cuda) unsafe fn function<F: Copy>(self, name: &str) -> Option<F> {
         const { assert!(size_of::<F>() == size_of::<*mut c_void>()) };
         let address = self.address(name)?;
         // SAFETY: the caller's promise; sizes are equal.
@@ -47,7 +64,7 @@ impl SharedLibrary {
     }
 
     /// Returns the file that a function of the library comes from.
-    pub(super) fn file_of(self, name: &str) -> Option<PathBuf> {
+    pub(in crate::cuda) fn file_of(self, name: &str) -> Option<PathBuf> {
         let address = self.address(name)?;
         let mut found = MaybeUninit::<libc::Dl_info>::zeroed();
         // SAFETY: dladdr takes any address, and writes to `found` unless it returns 0. Its text is
