@@ -33,6 +33,6 @@ pub(super) fn text(scheduled: &Versioned, name: &str) -> String {
     for version in &scheduled.versions {
         write(&version.code, &(&version.guard, &version.workspaces));
     }
-    write(&scheduled.otherwise, &());
+    write(&scheduled.otherwise, &scheduled.library);
     text.replace(name, "")
 }

@@ -1,6 +1,6 @@
 //! Represents groups as a host program has them: their structure as text, by which equal ones are
 //! found, and the code that was made of them.
-use crate::schedule::{Launch, Version};
+use crate::schedule::{Launch, MatmulOffer, Version};
 use disc_ir::{Block, Function, Value};
 use std::{
     collections::{BTreeSet, HashMap},
@@ -12,6 +12,8 @@ use std::{
 pub(super) struct GroupCode {
     pub(super) versions: Vec<Version>,
     pub(super) otherwise: Vec<Launch>,
+    /// The matmuls that a library of the device may compute before any version is tried.
+    pub(super) library: Vec<MatmulOffer>,
 }
 
 impl GroupCode {

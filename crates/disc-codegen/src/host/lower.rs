@@ -12,6 +12,7 @@ use super::{
     dispatch::{Workspace, guard, launch, place, writes_over},
     fetches,
     group::{GroupCode, structure},
+    library,
     signature::Signature,
 };
 use crate::{
@@ -132,7 +133,7 @@ fn updates_part(host: &Function, group: &Function, memory: &[Value]) -> bool {
 fn mark_launches(host: &mut Function, block: Block, from: usize, origin: Option<Origin>) {
     let insts = host.insts(block)[from..].to_vec();
     for inst in insts {
-        if matches!(host.kind_of(inst), OpKind::Launch | OpKind::LaunchGrid) {
+        if matches!(host.kind_of(inst), OpKind::Launch | OpKind::LaunchGrid | OpKind::LibraryGemm) {
             host.inst_mut(inst).origin = origin;
         }
         for region in host.inst(inst).regions.clone() {
@@ -238,6 +239,13 @@ impl Lowering<'_> {
         let last = self.note_origins(&function, &groups);
         let before = host.insts(block).len();
         let (mut target, mut branches) = (block, Vec::new());
+        if let Some(taken) = library::offer(host, block, &self.known[&key], memory.split_at(inputs), solver)? {
+            let [then, otherwise] = [host.add_block(), host.add_block()];
+            Builder::at(host, block, solver.clone()).op(OpKind::If).operands(&[taken]).region(then).region(otherwise).build()?;
+            Builder::at(host, then, solver.clone()).ret(&[])?;
+            branches.push(otherwise);
+            target = otherwise;
+        }
         for position in 0..self.known[&key].versions.len() {
             let version = self.known[&key].versions[position].clone();
             if !Workspace::has_room(host, &version.workspaces) || writes_over(host, &version, &memory, inputs) {
@@ -286,7 +294,7 @@ impl Lowering<'_> {
             }
             self.sites.append(&mut code.sites);
         }
-        let known = GroupCode { versions, otherwise: otherwise.launches };
+        let known = GroupCode { versions, otherwise: otherwise.launches, library: scheduled.library };
         if let (Some(alike), Some(text)) = (&mut self.alike, text) {
             alike.insert(text, known.clone());
         }

@@ -4,6 +4,7 @@ mod dedup;
 mod dispatch;
 mod fetches;
 mod group;
+mod library;
 mod lower;
 pub mod signature;
 

@@ -146,7 +146,7 @@ mod tests {
         let request = Request { kind, plan: plan.as_ref(), is_update: false, offers: Offers::Nothing };
         let (code, reason) = scheduler(&target).schedule(&group, request).expect("a plan");
         assert_eq!(reason, None);
-        let Versioned { versions, otherwise } = code;
+        let Versioned { versions, otherwise, .. } = code;
         let codes = versions.into_iter().map(|version| version.code).chain([otherwise]);
         codes.flat_map(|code| code.kernels).map(|kernel| kernel.to_string()).collect()
     }

@@ -24,5 +24,6 @@ pub(crate) use disc_passes::fusion::plan::extract;
 pub use group::Group;
 pub use scheduler::{Choices, Offers, Refusal, Request, Scheduler, scheduler};
 pub use version::{
-    Argument, Launch, ProductOffer, Scheduled, Version, VersionKind, Versioned, Work, Workspace, aligned_bytes, scratch_bytes,
+    Argument, Launch, MatmulOffer, ProductOffer, Scheduled, Version, VersionKind, Versioned, Work, Workspace, aligned_bytes,
+    scratch_bytes,
 };

@@ -1,6 +1,7 @@
 //! The result of a schedule: kernels and their launches, in versions with guards.
 use super::{Condition, Group};
 use crate::kernel::Site;
+use disc_abi::Activation;
 use disc_ir::{Dim, Function, TensorType};
 use std::sync::Arc;
 
@@ -64,6 +65,23 @@ pub struct ProductOffer {
     /// None where the rest reads the result in memory of the runtime: its [`Argument::Product`].
     pub result: Option<Argument>,
     pub rest: Option<Launch>,
+}
+
+/// A matmul that a library of a GPU may compute whole: see the op `library_gemm`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MatmulOffer {
+    /// Batches, rows, columns, and terms of each sum.
+    pub sizes: [Dim; 4],
+    /// Elements between batches, rows and columns.
+    pub left_strides: [Dim; 3],
+    pub right_strides: [Dim; 3],
+    pub activation: Activation,
+    /// Operands of f32 may be rounded to tf32.
+    pub tf32: bool,
+    pub left: Argument,
+    pub right: Argument,
+    pub bias: Option<Argument>,
+    pub result: Argument,
 }
 
 impl Launch {
@@ -265,11 +283,14 @@ pub struct Workspace {
 pub struct Versioned {
     pub versions: Vec<Version>,
     pub otherwise: Scheduled,
+    /// The matmuls that together are the group, if a library of the device may compute them before
+    /// any version is tried.
+    pub library: Vec<MatmulOffer>,
 }
 
 impl From<Scheduled> for Versioned {
     fn from(otherwise: Scheduled) -> Self {
-        Self { versions: Vec::new(), otherwise }
+        Self { otherwise, ..Self::default() }
     }
 }
 

@@ -77,7 +77,7 @@ fn matmul_versions(group: &Group<'_>, offers: Offers) -> Result<Versioned, Strin
     if offers != Offers::Nothing {
         matmul::offer_products(&rest, &mut otherwise);
     }
-    Ok(Versioned { versions, otherwise })
+    Ok(Versioned { versions, otherwise, ..Versioned::default() })
 }
 
 /// Returns loop nests for a group: one, or one for each output if these have no space in common.

@@ -79,7 +79,7 @@ pub fn versions(group: &Group<'_>) -> Versioned {
         next.first_site += code.sites.len() as i64;
         versions.push(nontemporal.version(code));
     }
-    Versioned { versions, otherwise: Nest::of(&next).scheduled() }
+    Versioned { versions, otherwise: Nest::of(&next).scheduled(), ..Versioned::default() }
 }
 
 /// Writes a row, in a block whose first row has this number, if there are blocks.

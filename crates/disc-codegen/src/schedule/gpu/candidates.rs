@@ -96,7 +96,7 @@ impl<'g> Candidates<'g> {
             self.add(Candidate::new(kind, suffix, []), |group, _| Some(schedule(group)));
         }
         let otherwise = self.otherwise.unwrap_or_else(|| schedule(&self.next));
-        Versioned { versions: self.versions, otherwise }
+        Versioned { versions: self.versions, otherwise, ..Versioned::default() }
     }
 
     /// Ends with units of work, one thread each, for the sizes of no version.
@@ -105,6 +105,6 @@ impl<'g> Candidates<'g> {
             self.next.index_type = DType::I64;
             tasks::on_grid(schedule(&self.next), self.next.target).otherwise
         });
-        Versioned { versions: self.versions, otherwise }
+        Versioned { versions: self.versions, otherwise, ..Versioned::default() }
     }
 }

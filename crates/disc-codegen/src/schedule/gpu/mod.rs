@@ -60,7 +60,7 @@ fn of_kind(group: &Group<'_>, request: Request<'_>) -> Result<Option<Versioned>,
             let decided = request.plan.expect("a reduction group carries its plan");
             rows::versions(group, &ReductionSchedule::new(group.function, decided.clone()))
         }
-        FusionKind::Matmul => Some(matmul::versions(group)?),
+        FusionKind::Matmul => Some(matmul::with_offers(matmul::versions(group)?, group, request.offers)),
         FusionKind::Attention => Some(attention::versions(group)?),
         FusionKind::Standalone => standalone::versions(group),
         FusionKind::Convolution => return Err("a thread computes an element of a group of kind convolution".into()),

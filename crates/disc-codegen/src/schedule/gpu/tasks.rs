@@ -14,7 +14,7 @@ use std::{collections::HashMap, sync::Arc};
 
 /// Runs the units of a group on grids. Its versions are dropped: they suit the caches of a CPU.
 pub(super) fn on_grid(code: Versioned, target: &Target) -> Versioned {
-    Versioned { versions: Vec::new(), otherwise: scheduled(code.otherwise, grid_of(target)) }
+    Versioned { versions: Vec::new(), otherwise: scheduled(code.otherwise, grid_of(target)), ..Versioned::default() }
 }
 
 fn scheduled(code: Scheduled, grid: Grid) -> Scheduled {

@@ -27,5 +27,5 @@ pub(in crate::schedule) fn schedule(group: &Group<'_>, plan: &AttentionPlan) -> 
     let decode = decode::version(group, softmax);
     let mut rest = group.clone();
     rest.first_site += decode.as_ref().map_or(0, |version| version.code.sites.len() as i64);
-    Versioned { versions: decode.into_iter().collect(), otherwise: flash::schedule(&rest, plan, softmax) }
+    Versioned { versions: decode.into_iter().collect(), otherwise: flash::schedule(&rest, plan, softmax), ..Versioned::default() }
 }

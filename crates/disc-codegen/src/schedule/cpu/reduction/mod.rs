@@ -355,7 +355,7 @@ pub(in crate::schedule) fn schedule(group: &Group<'_>, plan: &ReductionSchedule)
         add(nontemporal.version(whole(&inside, plan, &shape)), &mut rest);
     }
     let otherwise = whole(&rest, plan, &shape);
-    Versioned { versions, otherwise }
+    Versioned { versions, otherwise, ..Versioned::default() }
 }
 
 /// The conditions for non-temporal stores of results as long as rows: rows have to be walked along
@@ -398,7 +398,7 @@ fn apart_versions(
     let Some(plan_of_rows) = plan_of_rows.filter(|_| are_loops) else {
         return vec![version(guard.to_vec(), code(group, plan))];
     };
-    let Versioned { versions, otherwise } = super::pointwise_versions(&loops);
+    let Versioned { versions, otherwise, .. } = super::pointwise_versions(&loops);
     let found = versions.into_iter().map(|found| (found.guard, found.code));
     let codes: Vec<_> = found.chain([(Vec::new(), otherwise)]).collect();
     rows.first_site += codes.iter().map(|(_, code)| code.sites.len() as i64).sum::<i64>();

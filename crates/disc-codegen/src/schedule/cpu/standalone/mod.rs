@@ -68,7 +68,7 @@ fn ordered(group: &Group<'_>, inst: Inst) -> Versioned {
     let guard = vec![Condition::Less(tensor.dims[axis].clone(), Dim::constant(LONGEST))];
     let by_comparator = merge::schedule(group, inst, &format!("{}_by_comparator", group.name));
     let by_keys = Version { kind: VersionKind::Keys, guard, code, workspaces: Vec::new() };
-    Versioned { versions: vec![by_keys], otherwise: by_comparator }
+    Versioned { versions: vec![by_keys], otherwise: by_comparator, ..Versioned::default() }
 }
 
 /// A line that is cut into chunks, and the dimensions around it: a work unit is a chunk.

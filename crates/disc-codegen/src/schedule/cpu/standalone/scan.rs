@@ -45,7 +45,7 @@ pub(super) fn schedule(group: &Group<'_>, inst: Inst) -> Versioned {
     rest.first_site += code.sites.len() as i64;
     let guard = vec![Condition::Less(Dim::constant(FEW_LINES - 1), scan.lines())];
     let version = Version { kind: VersionKind::ScanTiles, guard, code, workspaces: Vec::new() };
-    Versioned { versions: vec![version], otherwise: scan.few_lines(&rest) }
+    Versioned { versions: vec![version], otherwise: scan.few_lines(&rest), ..Versioned::default() }
 }
 
 /// A scan with the dimensions around its lines.

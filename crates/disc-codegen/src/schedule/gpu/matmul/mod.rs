@@ -2,10 +2,14 @@
 //!
 //! Ops in front of a matmul are computed where its operands are read, ops behind it from its sums
 //! before these are stored. Several matmuls of a group are one launch: [`side_by_side`].
+mod epilogue;
 mod few_rows;
+mod library;
 mod mma;
 mod side_by_side;
 mod tiles;
+
+pub(super) use library::with_offers;
 
 use super::{candidates::Candidates, frame::GridFrame};
 use crate::{
