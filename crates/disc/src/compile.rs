@@ -360,6 +360,7 @@ impl Artifact {
         let (release_weights, threads, waits) = (options.release_weights, options.threads, options.waits());
         let settings = disc_ral::ExecutableOptions { release_weights, threads, gemm, waits };
         let (device, meta) = (options.open_device()?, self.meta.clone());
+        library::check_device(options, &*device)?;
         Ok(disc_ral::Executable::with_prepared(device, code, meta, weights, settings, prepared)?)
     }
 

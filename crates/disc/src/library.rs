@@ -3,6 +3,8 @@
 //! Choices are an entry of the cache on disk, of the level `choices`, for this CPU, target of the
 //! code and release of the library. Without a cache they stay in this process.
 //!
+//! A GPU has a library of its own, which its device finds; its choices are made by sizes alone.
+//!
 //! Invariant: a stored choice stays, whichever process made it, until the cache is cleared.
 use crate::{
     Error, LibraryChoice, Options,
@@ -10,9 +12,9 @@ use crate::{
 };
 use disc_codegen::{
     host::{Choices, Offers},
-    target::Compilation,
+    target::{Compilation, Target},
 };
-use disc_ral::{Decision, GemmDispatch, GemmLibrary, OnDecision, OneDnn, Policy};
+use disc_ral::{Decision, Device, GemmDispatch, GemmLibrary, OnDecision, OneDnn, Policy};
 use std::{
     collections::HashMap,
     path::PathBuf,
@@ -34,9 +36,13 @@ static KNOWN: Mutex<Option<HashMap<Asked, Option<Arc<GemmDispatch>>>>> = Mutex::
 /// Returns the dispatch for code of these targets, if the options ask for a library and there is
 /// one.
 pub(crate) fn gemm(options: &Options, targets: &Compilation) -> Result<Option<Arc<GemmDispatch>>, Error> {
+    if !targets.device().is_cpu() {
+        return Ok(None);
+    }
     let unusable = |reason: String| Error::argument(format!("the library oneDNN was asked for, and cannot be used: {reason}"));
     let asked = match &options.library {
         LibraryChoice::Off => return Ok(None),
+        LibraryChoice::CublasLt => return Err(no_cublas_lt("it is for GPUs of NVIDIA")),
         LibraryChoice::Auto => Asked::Measured { cache: options.cache.clone(), target: targets.to_string() },
         LibraryChoice::OneDnn(None) => Asked::Always(None),
         LibraryChoice::OneDnn(Some(path)) => {
@@ -68,8 +74,11 @@ pub(crate) fn choices(options: &Options, targets: &Compilation) -> Result<Choice
 
 /// Returns the products that code offers to the library that it will be loaded with.
 pub(crate) fn offers(options: &Options, targets: &Compilation) -> Result<Offers, Error> {
-    if !targets.device().is_cpu() {
-        return Ok(Offers::Nothing);
+    match (targets.device(), &options.library) {
+        (Target::Nvptx { .. }, LibraryChoice::Auto | LibraryChoice::CublasLt) => return Ok(Offers::Products),
+        (device, LibraryChoice::CublasLt) if !device.is_cpu() => return Err(no_cublas_lt("it is for GPUs of NVIDIA")),
+        (device, _) if !device.is_cpu() => return Ok(Offers::Nothing),
+        _ => {}
     }
     let gemm = gemm(options, targets)?;
     Ok(match gemm.map(|gemm| gemm.policy()) {
@@ -77,6 +86,18 @@ pub(crate) fn offers(options: &Options, targets: &Compilation) -> Result<Offers,
         Some(Policy::Measured) => Offers::Products,
         Some(Policy::Always) => Offers::AllProducts,
     })
+}
+
+/// Checks that a device has the library that was asked for.
+pub(crate) fn check_device(options: &Options, device: &dyn Device) -> Result<(), Error> {
+    if options.library == LibraryChoice::CublasLt {
+        device.gemm_library().map_err(|reason| no_cublas_lt(&reason))?;
+    }
+    Ok(())
+}
+
+fn no_cublas_lt(reason: &str) -> Error {
+    Error::argument(format!("the library cuBLASLt was asked for, and cannot be used: {reason}"))
 }
 
 fn load(asked: &Asked) -> Result<GemmDispatch, String> {

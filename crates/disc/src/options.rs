@@ -136,8 +136,11 @@ pub enum LibraryChoice {
     /// Generated kernels.
     #[default]
     Off,
-    /// The faster of both, measured; kernels if there is no library.
+    /// On CPUs the faster of both, measured; on GPUs of NVIDIA cuBLASLt, by a rule of sizes;
+    /// kernels if there is no library.
     Auto,
+    /// As `Auto` on GPUs of NVIDIA; an error if there is no cuBLASLt.
+    CublasLt,
     /// oneDNN wherever it can, loaded from a file, or from where the system has it.
     OneDnn(Option<PathBuf>),
 }
@@ -145,11 +148,12 @@ pub enum LibraryChoice {
 impl std::str::FromStr for LibraryChoice {
     type Err = ();
 
-    /// Parses `off`, `auto`, `onednn` or `onednn:PATH`.
+    /// Parses `off`, `auto`, `cublaslt`, `onednn` or `onednn:PATH`.
     fn from_str(text: &str) -> Result<Self, ()> {
         match (text, text.strip_prefix("onednn:")) {
             ("off", _) => Ok(Self::Off),
             ("auto", _) => Ok(Self::Auto),
+            ("cublaslt", _) => Ok(Self::CublasLt),
             ("onednn", _) => Ok(Self::OneDnn(None)),
             (_, Some(path)) if !path.is_empty() => Ok(Self::OneDnn(Some(path.into()))),
             _ => Err(()),

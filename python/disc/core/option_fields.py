@@ -45,7 +45,7 @@ KINDS = {
     "matmul_precision": ("choice", ("highest", "high", "medium")),
     "release_weights": ("flag", None),
     "weights": ("choice", ("exact", "bf16", "int8", "int4")),
-    "library": ("choice_or_path", ("off", "auto", "onednn")),
+    "library": ("choice_or_path", ("off", "auto", "cublaslt", "onednn")),
     "cache": ("flag_or", "code"),
     "progress": ("flag", None),
     "min_cluster_size": ("count", None),
