@@ -31,6 +31,9 @@ pub(crate) const LAYERS: &[Layer] = &[
     layer("disc-capi", &["disc-ral"]),
     layer("disc-serve", &["disc-ral"]),
     layer("disc-simt", &["disc-ir", "disc-abi", "disc-ral"]),
+    // Libraries for tests, which are loaded by their names: they know nothing of each other.
+    layer("disc-fake-cuda", &["disc-abi", "disc-ir", "disc-ral", "disc-simt"]),
+    layer("disc-fake-cublaslt", &[]),
     layer("disc", &["disc-options", "disc-abi", "disc-ir", "disc-passes", "disc-codegen", "disc-llvm", "disc-ral", "disc-simt"]),
     layer("disc-cli", &["disc", "disc-ir", "disc-passes", "disc-filetests", "disc-serve"]),
     // The wheel installs `disc` and `disc-opt` too: their main functions are in the extension.
@@ -39,8 +42,9 @@ pub(crate) const LAYERS: &[Layer] = &[
 ];
 
 /// Dependencies of tests beyond the layers: disc-llvm's tests run compiled code, from text to
-/// results; disc's compare it with the interpreter.
-pub(crate) const TEST_ONLY: &[(&str, &[&str])] = &[("disc-llvm", &["disc-passes", "disc-ral"]), ("disc", &["disc-filetests"])];
+/// results; disc's compare it with the interpreter, on a driver and a library of their own too.
+pub(crate) const TEST_ONLY: &[(&str, &[&str])] =
+    &[("disc-llvm", &["disc-passes", "disc-ral"]), ("disc", &["disc-filetests", "disc-fake-cuda", "disc-fake-cublaslt"])];
 
 /// Outside crates that only these crates of ours may name.
 pub(crate) const DOORS: &[(&str, &[&str])] = &[

@@ -18,6 +18,7 @@ mod driver;
 mod events;
 mod graphs;
 mod handles;
+mod host_calls;
 mod launch;
 mod memory;
 mod modules;

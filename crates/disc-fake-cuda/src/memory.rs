@@ -19,7 +19,7 @@ fn layout(bytes: usize) -> Result<Layout, Status> {
     Layout::from_size_align(bytes, PAGE).map_err(|_| OUT_OF_MEMORY)
 }
 
-fn at<T>(address: u64) -> *mut T {
+pub(crate) fn at<T>(address: u64) -> *mut T {
     ptr::with_exposed_provenance_mut(address as usize)
 }
 
@@ -53,6 +53,7 @@ impl State {
                 }
                 Op::Copy { to, from, bytes } => queue.copy(at(to), at(from), bytes),
                 Op::Launch(launch) => return self.launch(context, &launch),
+                Op::Call { function, data } => return self.call(context, function, data),
                 Op::Wait { .. } => Ok(()),
             }
         };

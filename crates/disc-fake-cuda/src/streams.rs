@@ -2,6 +2,7 @@
 use crate::{
     driver::driver,
     handles::{State, current, pointer},
+    host_calls::HostFunction,
     launch::Launch,
     status::{INVALID_HANDLE, Status},
 };
@@ -41,6 +42,11 @@ pub(crate) enum Op {
         bytes: usize,
     },
     Launch(Launch),
+    /// A function of another library, and its data.
+    Call {
+        function: HostFunction,
+        data: usize,
+    },
     Wait {
         stream: usize,
         until: u64,

@@ -1,0 +1,9 @@
+//! Lists the results of the library that the fake one gives.
+
+/// The number of a failure; 0 is success.
+pub(crate) type Status = i32;
+
+pub(crate) const NOT_INITIALIZED: Status = 1;
+pub(crate) const INVALID_VALUE: Status = 7;
+pub(crate) const EXECUTION_FAILED: Status = 13;
+pub(crate) const NOT_SUPPORTED: Status = 15;
