@@ -1,4 +1,4 @@
-"""A program of test_cuda.py: it runs on the driver of crates/disc-fake-cuda, by the name of a case."""
+"""A program of test_cuda.py: runs a case on the driver of crates/disc-fake-cuda."""
 
 from __future__ import annotations
 

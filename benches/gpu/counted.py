@@ -72,7 +72,7 @@ def by_ncu(names: list[str], dtype: str, device: str, limit: float) -> dict:
 
 
 def of_graphs(kernels: list[dict], text: str) -> list[dict]:
-    """The kernels with the name of their graph, as the process told it in the order of its calls."""
+    """The kernels with the name of their graph, as the process told it, call by call."""
     told = [json.loads(line[len(_MARK) :]) for line in text.splitlines() if line.startswith(_MARK)]
     graphs = [name for name, launches in told for _ in range(launches)]
     if len(graphs) != len(kernels):

@@ -43,8 +43,11 @@ pub(crate) const LAYERS: &[Layer] = &[
 
 /// Dependencies of tests beyond the layers: disc-llvm's tests run compiled code, from text to
 /// results; disc's compare it with the interpreter, on a driver and a library of their own too.
-pub(crate) const TEST_ONLY: &[(&str, &[&str])] =
-    &[("disc-llvm", &["disc-passes", "disc-ral"]), ("disc", &["disc-filetests", "disc-fake-cuda", "disc-fake-cublaslt"])];
+pub(crate) const TEST_ONLY: &[(&str, &[&str])] = &[
+    ("disc-llvm", &["disc-passes", "disc-ral"]),
+    ("disc", &["disc-filetests", "disc-fake-cuda", "disc-fake-cublaslt"]),
+    ("disc-cli", &["disc-fake-cuda"]),
+];
 
 /// Outside crates that only these crates of ours may name.
 pub(crate) const DOORS: &[(&str, &[&str])] = &[

@@ -2,7 +2,7 @@
 use crate::{handles::state, status::Status};
 use std::ffi::{CStr, c_char};
 
-/// What a test wants, and what it may ask.
+/// The wishes of a test, and the answers to its questions.
 #[derive(Default)]
 pub(crate) struct Control {
     /// The functions that were called, in order.

@@ -5,7 +5,8 @@ use crate::{
 };
 use std::ffi::{c_char, c_int, c_void};
 
-/// Exports functions: each notes its call, fails if a test wants it, and runs its body on the state.
+/// Exports functions: each notes its call, fails if a test wants it, and runs its body on the
+/// state.
 macro_rules! driver {
     ($(fn $name:ident($state:ident $(, $argument:ident: $ty:ty)*) $body:block)*) => {
         $(

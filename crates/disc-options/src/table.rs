@@ -37,9 +37,10 @@ macro_rules! option_table {
                 /// `torch.backends.cuda.matmul.fp32_precision` or
                 /// `torch.set_float32_matmul_precision` says when the module is compiled
                 matmul_precision: MatmulPrecision = $crate::Kind::Choice(&["highest", "high", "medium"]), $crate::Value::Unset, Code;
-                /// when a call on a GPU says that an index or an assertion was wrong: `"late"`, when
-                /// the host waits for results, or else at the next call; `"sync"`, before the call
-                /// returns, which waits for the device. `DISC_CHECK=sync` asks it of all modules
+                /// the time at which a call on a GPU says that an index or an assertion was wrong:
+                /// `"late"`, when the host waits for results, or else at the next call; `"sync"`,
+                /// before the call returns, which waits for the device. `DISC_CHECK=sync` asks it
+                /// of all modules
                 check: Check = $crate::Kind::Choice(&["late", "sync"]), $crate::Value::Text("late"), Run;
                 /// gives up weights that only packing reads, once they are packed; they cannot be
                 /// refreshed then. The result does not hold the original module either: when nobody

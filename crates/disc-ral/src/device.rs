@@ -174,7 +174,8 @@ pub trait Queue: Send {
         self.sync()
     }
 
-    /// Makes launches that were left pending until the end of the call: memory that they use may go.
+    /// Makes launches that were left pending until the end of the call: memory that they use
+    /// may go.
     ///
     /// # Errors
     /// A launch that the device refuses.

@@ -41,8 +41,8 @@ impl Weight {
     /// Borrows memory without a copy: a framework's tensor, a mapped file.
     ///
     /// # Safety
-    /// While `owner` lives, `data` is valid for the elements of these sizes, contiguous, in memory of
-    /// the host unless [`Weight::on_device`] says otherwise, and not written to.
+    /// While `owner` lives, `data` is valid for the elements of these sizes, contiguous, in memory
+    /// of the host unless [`Weight::on_device`] says otherwise, and not written to.
     pub unsafe fn borrowed(data: *const u8, dtype: DType, sizes: Vec<i64>, owner: Arc<dyn Any + Send + Sync>) -> Self {
         Self { data, dtype, sizes, device: DEVICE_CPU, _owner: owner }
     }

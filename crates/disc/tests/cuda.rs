@@ -34,7 +34,8 @@ fn main() -> ExitCode {
     FakeCuda::load();
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../filetests/run");
     let files = corpus(&root).into_iter().map(|(name, path)| Trial::test(format!("run/{name}"), move || file(&name, path)));
-    // The simulated GPUs run every op (the test `simt`); this test is about their way through the driver.
+    // The simulated GPUs run every op (the test `simt`); this is about their way through the
+    // driver.
     let ops = OPS.iter().step_by(15).map(|def| Trial::test(format!("matrix/{}", def.name), move || op(def)));
     libtest_mimic::run(&Arguments::from_args(), files.chain(ops).collect()).exit_code()
 }

@@ -47,7 +47,7 @@ def fact(text: str):
 
 
 def use_torch_memory() -> None:
-    """Lets memory of GPUs come from torch's allocator, so that neither lacks what the other keeps."""
+    """Lets memory of GPUs come from torch's allocator."""
     _extension().use_torch_memory()
 
 

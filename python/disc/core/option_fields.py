@@ -20,6 +20,7 @@ class OptionFields:
     specialize: bool | str | None = None
     winograd: bool | None = None
     matmul_precision: str | None = None
+    check: str | None = None
     release_weights: bool | None = None
     weights: str | None = None
     library: str | None = None
@@ -43,6 +44,7 @@ KINDS = {
     "specialize": ("flag_or", "always"),
     "winograd": ("flag", None),
     "matmul_precision": ("choice", ("highest", "high", "medium")),
+    "check": ("choice", ("late", "sync")),
     "release_weights": ("flag", None),
     "weights": ("choice", ("exact", "bf16", "int8", "int4")),
     "library": ("choice_or_path", ("off", "auto", "cublaslt", "onednn")),
@@ -62,6 +64,7 @@ DEFAULTS = {
     "pin_threads": False,
     "specialize": True,
     "winograd": True,
+    "check": "late",
     "release_weights": False,
     "weights": "exact",
     "library": "off",
@@ -82,6 +85,7 @@ COMPILER = (
     "specialize",
     "winograd",
     "matmul_precision",
+    "check",
     "release_weights",
     "weights",
     "library",

@@ -177,8 +177,8 @@ impl Target {
         host::target()
     }
 
-    /// Returns the target of a GPU by the name of its chip: for one that is newer than this compiler,
-    /// the newest that it runs code of.
+    /// Returns the target of a GPU by the name of its chip: for one that is newer than this
+    /// compiler, the newest that it runs code of.
     pub fn of_chip(chip: &str) -> Option<Self> {
         let number: u32 = chip.strip_prefix("sm_")?.parse().ok()?;
         let sm = NVIDIA.into_iter().filter(|&sm| sm <= number).max()?;

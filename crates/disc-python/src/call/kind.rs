@@ -117,8 +117,8 @@ pub(super) fn of_type(ty: &Bound<'_, PyType>) -> PyResult<Kind> {
     }
 }
 
-/// Returns true for a type with DLPack's protocol of Python that is not NumPy's, whose arrays are read
-/// faster as buffers.
+/// Returns true for a type with DLPack's protocol of Python that is not NumPy's, whose arrays
+/// are read faster as buffers.
 fn has_capsules(ty: &Bound<'_, PyType>) -> PyResult<bool> {
     let py = ty.py();
     let has_protocol = ty.hasattr(intern!(py, "__dlpack__"))? && ty.hasattr(intern!(py, "__dlpack_device__"))?;

@@ -180,8 +180,8 @@ fn from_capsule<'py>(owned: Box<Owned>, py: Python<'py>) -> PyResult<Bound<'py, 
     from_dlpack.bind(py).call1((owned.capsule(py)?,))
 }
 
-/// Makes an output in memory of a device, and returns its address: by torch's allocator, which knows
-/// the stream that is current, or by the device.
+/// Makes an output in memory of a device, and returns its address: by torch's allocator, which
+/// knows the stream that is current, or by the device.
 fn there(
     framework: Framework,
     (device, place): (&Arc<dyn Device>, Place),

@@ -1,8 +1,8 @@
 //! Reads one Python tensor without a copy: address, element type, sizes and strides.
 //!
 //! Invariant: the result describes memory of the host or of a GPU that stays valid as long as the
-//! object is neither changed nor freed; objects that have none (conjugated or negated views, sparse,
-//! quantized or fake tensors) are refused.
+//! object is neither changed nor freed; objects that have none (conjugated or negated views,
+//! sparse, quantized or fake tensors) are refused.
 use super::{
     attributes,
     buffer::Buffer,

@@ -1,7 +1,8 @@
 //! Cuts the PTX of a module into one text per kernel, so that a kernel is assembled when it is
 //! first launched, and equal kernels of several modules are assembled once.
 //!
-//! The text is what LLVM writes: items begin at the start of a line, functions end with a `}` there.
+//! The text is what LLVM writes: items begin at the start of a line, functions end with a `}`
+//! there.
 
 /// A kernel as a module of its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
