@@ -42,8 +42,9 @@ def _intercept() -> None:
 def _announced(moves):
     @functools.wraps(moves)
     def announce(self, *args, **kwargs):
-        # That of a GPU counts as shared: only ``resize_`` moves it.
-        if self.device.type != "cpu" or not self.is_shared():
+        # That of a GPU counts as shared: only ``resize_`` moves it. Meta tensors have none.
+        kind = self.device.type
+        if kind == "cuda" or (kind == "cpu" and not self.is_shared()):
             for module in list(_modules):
                 module.before_move(self)
         return moves(self, *args, **kwargs)
