@@ -163,7 +163,7 @@ mod tests {
 
     #[test]
     fn each_device_that_is_listed_opens() {
-        assert_eq!(devices(), [DeviceName::cpu()]);
+        assert_eq!(devices()[0], DeviceName::cpu());
         for name in devices() {
             let device = open_device(&name).map(|device| device.name().to_owned());
             assert_eq!(device, Ok(name.to_string()));
@@ -174,17 +174,14 @@ mod tests {
 
     #[test]
     fn a_device_that_is_not_there_is_named() {
-        for (text, name) in [
-            ("cuda:0", "cuda:0"),
-            ("cuda", "cuda:0"),
-            ("hip:12", "hip:12"),
-            ("simt:sm_90a", "simt:sm_90a"),
-            ("simt:gfx942", "simt:gfx942"),
-        ] {
+        for (text, name) in
+            [("cuda:999", "cuda:999"), ("hip:12", "hip:12"), ("simt:sm_90a", "simt:sm_90a"), ("simt:gfx942", "simt:gfx942")]
+        {
             let error = open_device(&text.parse().unwrap()).err().unwrap();
             let wanted = format!("the device `{name}` is not available: compiled code can run here on `cpu`");
-            assert_eq!(error.to_string(), wanted);
+            assert!(error.to_string().starts_with(&wanted), "{error}");
         }
+        assert_eq!("cuda".parse::<DeviceName>().unwrap().to_string(), "cuda:0");
     }
 
     #[test]

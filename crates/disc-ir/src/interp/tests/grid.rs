@@ -168,6 +168,38 @@ host @main(%a: buffer<256xf16>, %b: buffer<128xf16>) {
     return
 }";
 
+/// A product by an identity, which no library takes here.
+const OFFERED: &str = "kernel @k(%a: buffer<4xf32>, %y: buffer<4xf32>) grid threads = 32, warp = 32 {
+    %t = place thread : i32
+    %four = constant dense<4> : i32
+    %is_one = compare LT, %t, %four : (i32, i32) -> i1
+    if %is_one : (i1) -> () then {
+        %v = load %a[%t] : (buffer<4xf32>, i32) -> f32
+        store %y[%t], %v : (buffer<4xf32>, i32, f32)
+        return
+    } else {
+        return
+    }
+    return
+}
+host @main(%a: buffer<4xf32>, %b: buffer<4xf32>) {
+    %y = alloc_output index = 0 : buffer<4xf32>
+    %done = library_gemm @k(%a, %b, %y), product = [1, 2, 2, 2, 0, 2, 1, 0, 2, 1], activation = none : (buffer<4xf32>, buffer<4xf32>, buffer<4xf32>) -> i1
+    if %done : (i1) -> () then {
+        return
+    } else {
+        launch_grid @k(%a, %y), blocks = [1], shared = [0], scratch = [0] : (buffer<4xf32>, buffer<4xf32>)
+        return
+    }
+    return
+}";
+
+fn offered() -> Case {
+    let a = vec![1.0, 2.0, 3.0, 4.0];
+    let inputs = vec![("4xf32", a.clone()), ("4xf32", vec![1.0, 0.0, 0.0, 1.0])];
+    Case { name: "library_gemm".into(), text: OFFERED.into(), inputs, outputs: vec![("4xf32", a)] }
+}
+
 fn product() -> Case {
     let a: Vec<f64> = (0..256).map(|i| f64::from(i % 7) - 3.0).collect();
     let b: Vec<f64> = (0..128).map(|i| f64::from(i % 5) - 2.0).collect();
@@ -228,6 +260,7 @@ pub(super) fn cases() -> Vec<Case> {
         ),
         counted,
         product(),
+        offered(),
     ]
 }
 
