@@ -3,7 +3,7 @@
 import disc
 import pytest
 import torch
-from disc.torch.precision import process_precision, with_precision
+from disc.torch.devices.precision import process_precision, with_precision
 
 GPU = disc.Options(device="simt:sm_90")
 

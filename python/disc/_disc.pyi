@@ -11,6 +11,7 @@ __version__: str
 __all__ = [
     "Artifact",
     "Builder",
+    "DeviceTensor",
     "Dim",
     "Executable",
     "Fact",
@@ -37,6 +38,8 @@ __all__ = [
     "main_disc_opt",
     "ops",
     "partition",
+    "set_package_folders",
+    "use_torch_memory",
     "write_capture",
 ]
 

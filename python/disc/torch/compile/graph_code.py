@@ -20,13 +20,13 @@ from ...core.report import collect, nothing
 from ...core.signature import Signature
 from ..call import signature_of
 from ..capture.captured_program import CapturedProgram
+from ..devices.precision import with_precision
 from ..graph.call_writer import CallWriter, is_callers
 from ..graph.threads import threads_of
 from ..graph.weight_names import bytes_of
 from ..lowering.graph import convert
 from ..partition.program import PartitionedProgram, partition
 from ..partition.support import refuse_blocked
-from ..precision import with_precision
 from ..pytree.result import Result
 from ..state import State
 from .compilation import Compilation

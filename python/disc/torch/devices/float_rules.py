@@ -10,6 +10,8 @@ from dataclasses import dataclass
 
 import torch
 
+from .precision import process_precision
+
 
 @dataclass(frozen=True)
 class FloatRules:
@@ -22,19 +24,12 @@ class FloatRules:
 
 def float_rules() -> FloatRules:
     """The rules in force in this process."""
-    cudnn, matmul = torch.backends.cudnn, torch.backends.cuda.matmul
+    cudnn = torch.backends.cudnn
     return FloatRules(
-        _of(matmul, lambda: matmul.allow_tf32),
+        "tf32" if process_precision() == "high" else "ieee",
         _of(getattr(cudnn, "conv", None), lambda: cudnn.allow_tf32),
         _of(getattr(cudnn, "rnn", None), lambda: cudnn.allow_tf32),
     )
-
-
-def matmul_precision(device: torch.device) -> str:
-    """The precision that matmuls of f32 have on a device: an option of the compiler, once it has
-    one; until then products are exact, which every rule allows.
-    """
-    return float_rules().matmul if device.type == "cuda" else "ieee"
 
 
 def _of(switches, allows_tf32) -> str:

@@ -23,8 +23,8 @@ from ..cache import capture_cache
 from ..call import PLAIN, Call
 from ..capture.captured_program import CapturedProgram
 from ..devices.device import HOST, device_of_module, placed, refuse_absent
+from ..devices.precision import with_precision
 from ..graph.threads import threads_of
-from ..precision import with_precision
 from ..pytree.arguments import flatten_arguments
 from ..tracer import deadline
 from ..tracer.deadline import TooLong

@@ -6,7 +6,7 @@ import dataclasses
 
 import torch
 
-from ..core.options import Options
+from ...core.options import Options
 
 
 def process_precision() -> str:
