@@ -8,7 +8,7 @@ import torch
 from disc.torch.cache.fingerprint import fingerprint
 from disc.torch.devices import autocast_state
 from disc.torch.devices.device import HOST, device_of, device_of_module, name_of, placed
-from disc.torch.devices.float_rules import FloatRules, float_rules, matmul_precision
+from disc.torch.devices.float_rules import FloatRules, float_rules
 from fake_cuda import on_cuda
 
 CUDA = torch.device("cuda", 0)
@@ -67,17 +67,18 @@ def test_code_is_placed_where_the_tensors_are():
 @pytest.fixture
 def rules():
     """Puts torch's rules back."""
-    before = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
+    before = torch.backends.cuda.matmul.allow_tf32
     yield
-    torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = before
+    torch.backends.cuda.matmul.allow_tf32 = before
 
 
 @pytest.mark.usefixtures("rules")
 def test_the_precision_of_products_is_torchs_rule():
-    assert float_rules() == FloatRules(matmul="ieee", convolution="tf32", recurrent="tf32")
-    torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = True, False
-    assert float_rules() == FloatRules(matmul="tf32", convolution="ieee", recurrent="ieee")
-    assert (matmul_precision(CUDA), matmul_precision(HOST)) == ("tf32", "ieee")
+    with torch.backends.cudnn.flags(allow_tf32=True):
+        assert float_rules() == FloatRules(matmul="ieee", convolution="tf32", recurrent="tf32")
+    torch.backends.cuda.matmul.allow_tf32 = True
+    with torch.backends.cudnn.flags(allow_tf32=False):
+        assert float_rules() == FloatRules(matmul="tf32", convolution="ieee", recurrent="ieee")
 
 
 @pytest.mark.usefixtures("rules")

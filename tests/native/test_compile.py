@@ -119,8 +119,8 @@ def test_arguments_of_compile_are_checked():
     with pytest.raises(disc.Error) as caught:
         _disc.compile(TEXT, {"target": "z80"})
     assert caught.value.code == "E0502"
-    with pytest.raises(disc.Error, match="no code is made yet for `nvptx:sm_90`") as caught:
-        _disc.compile(TEXT, {"target": "nvptx:sm_90"})
+    with pytest.raises(disc.Error, match="no code is made yet for `amdgpu:gfx90a`") as caught:
+        _disc.compile(TEXT, {"target": "amdgpu:gfx90a"})
     assert caught.value.code == "E0502"
     with pytest.raises(disc.Error, match="the device `simt:sm_35` is not available"):
         _disc.compile(TEXT, {"device": "simt:sm_35"})
