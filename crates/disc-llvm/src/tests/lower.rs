@@ -32,8 +32,8 @@ fn error(source: &str) -> Error {
 #[test]
 fn a_device_without_a_backend_is_refused() {
     let (kernel, targets) =
-        (program("kernel @k(%begin: i64, %end: i64) {\n  return\n}"), "nvptx:sm_90 on x86-64-v3".parse().unwrap());
-    let refused = "no code is made yet for `nvptx:sm_90`: expected the target of a CPU, such as `x86-64-v3`";
+        (program("kernel @k(%begin: i64, %end: i64) {\n  return\n}"), "amdgpu:gfx90a on x86-64-v3".parse().unwrap());
+    let refused = "no code is made yet for `amdgpu:gfx90a`: expected the target of a CPU, such as `x86-64-v3`";
     assert_eq!(compile(&kernel, &targets, &Options::default()).unwrap_err().to_string(), refused);
     assert_eq!(crate::assembly(&kernel, &targets).unwrap_err().to_string(), refused);
 }

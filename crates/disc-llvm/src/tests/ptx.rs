@@ -136,7 +136,7 @@ fn a_failure_is_reported_once() {
     let body = "  %t = place thread : i32\n  %zero = constant dense<0> : i32
   %v = load %n[%t] : (buffer<[N]xi32>, i32) -> i32\n  %ok = compare LT, %zero, %v : (i32, i32) -> i1
   assert %ok, %v, site = 3 : (i1, i32)\n  store %n[%t], %zero : (buffer<[N]xi32>, i32, i32)";
-    check(90, body, &["k_param_4", "cas.b64", "exit;"]);
+    check(90, body, &["k_param_3", "cas.b64", "exit;"]);
 }
 
 #[test]

@@ -77,7 +77,12 @@ impl<'g> Attention<'g> {
     }
 
     fn scheduled(&self) -> Scheduled {
-        let grid = Grid::new(Tile::THREADS as u32, warp_of(self.group.target));
+        let mut grid = Grid::new(Tile::THREADS as u32, warp_of(self.group.target));
+        if self.tile.rows == Tile::FEW.rows {
+            // Two blocks have the registers of a processor. ptxas would make room for a third by
+            // spilling.
+            grid.resident = 2;
+        }
         let mut frame = GridFrame::new(self.group, 1, grid);
         let flags = (!self.parts.masks.is_empty()).then(|| self.flags(&mut frame.kb));
         let memory = Memory::new(&mut frame.kb, &self.tile, self.parts.sum, flags);
