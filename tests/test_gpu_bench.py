@@ -161,12 +161,16 @@ def measuring(name: str, contestants: list[str], monkeypatch, **more):
         "device": "cpu", "dtype": "f32", "small": True, "contestants": contestants, "without": {}, "rounds": 1,
         "seconds": 60.0, "ceilings": {}, "phases": ["time"], "warm": False,
     }  # fmt: skip
-    threads = torch.get_num_threads()
+    # torch's own test helpers, which other tests import, forbid to set the flags of a process.
+    monkeypatch.setitem(torch.backends.flags_frozen.__globals__, "__allow_nonbracketed_mutation_flag", True)
+    matmul, cudnn, threads = torch.backends.cuda.matmul, torch.backends.cudnn, torch.get_num_threads()
+    rules = matmul.allow_tf32, cudnn.allow_tf32
     try:
         with torch.no_grad():
             return part("measure").Measuring(cases[name], {**measured, **more}, lambda _: None).run()
     finally:
         torch.set_num_threads(threads)
+        matmul.allow_tf32, cudnn.allow_tf32 = rules
 
 
 def test_wrong_results_are_not_timed(monkeypatch):
