@@ -142,14 +142,14 @@ pub struct Grid {
     /// Threads that execute an op together: a power of two.
     pub warp: u32,
     /// Blocks that one processor of the device shall hold at once, which bounds the registers of a
-    /// thread; 1 leaves their number to the device's compiler.
-    pub resident: u32,
+    /// thread; `None` leaves their number to the device's compiler.
+    pub resident: Option<u32>,
 }
 
 impl Grid {
     /// Makes blocks of threads, of which a processor of the device may hold any number.
     pub fn new(threads: u32, warp: u32) -> Self {
-        Self { threads, warp, resident: 1 }
+        Self { threads, warp, resident: None }
     }
 }
 

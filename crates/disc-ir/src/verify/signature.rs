@@ -173,7 +173,9 @@ fn check_grid(cx: &mut Check<'_>) {
             format!("blocks of {threads} threads in warps of {warp}: expected whole warps of a power of two of threads");
         cx.error(Code::E0214, None, message);
     }
-    if resident == 0 || u64::from(resident) * u64::from(threads) > MOST_RESIDENT_THREADS {
+    if let Some(resident) = resident
+        && (resident == 0 || u64::from(resident) * u64::from(threads) > MOST_RESIDENT_THREADS)
+    {
         let message = format!(
             "{resident} blocks of {threads} threads on one processor: expected at least one, and at most {MOST_RESIDENT_THREADS} threads"
         );

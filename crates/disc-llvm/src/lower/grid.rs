@@ -514,8 +514,8 @@ pub(super) fn mark_kernel(context: &Context, function: FunctionValue<'_>, grid: 
     function.add_attribute(AttributeLoc::Function, convergent);
     let threads = context.create_string_attribute("nvvm.reqntid", &grid.threads.to_string());
     function.add_attribute(AttributeLoc::Function, threads);
-    if grid.resident > 1 {
-        let blocks = context.create_string_attribute("nvvm.minctasm", &grid.resident.to_string());
+    if let Some(resident) = grid.resident {
+        let blocks = context.create_string_attribute("nvvm.minctasm", &resident.to_string());
         function.add_attribute(AttributeLoc::Function, blocks);
     }
 }

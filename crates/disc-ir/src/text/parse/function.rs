@@ -103,7 +103,7 @@ impl<'s> Parser<'s> {
         let threads = self.number_of_grid("threads")?;
         self.cursor.expect(",", "before `warp`")?;
         let grid = Grid::new(threads, self.number_of_grid("warp")?);
-        if self.cursor.eat(",") { Ok(Grid { resident: self.number_of_grid("resident")?, ..grid }) } else { Ok(grid) }
+        if self.cursor.eat(",") { Ok(Grid { resident: Some(self.number_of_grid("resident")?), ..grid }) } else { Ok(grid) }
     }
 
     fn number_of_grid(&mut self, name: &str) -> Parsed<u32> {

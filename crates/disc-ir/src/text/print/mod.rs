@@ -140,8 +140,8 @@ impl<'p> Printer<'p> {
         }
         if let Some(grid) = function.grid {
             self.write(format_args!(" grid threads = {}, warp = {}", grid.threads, grid.warp));
-            if grid.resident != 1 {
-                self.write(format_args!(", resident = {}", grid.resident));
+            if let Some(resident) = grid.resident {
+                self.write(format_args!(", resident = {resident}"));
             }
         }
         if let Some(entry) = &function.variant_of {

@@ -79,9 +79,8 @@ impl<'g> Attention<'g> {
     fn scheduled(&self) -> Scheduled {
         let mut grid = Grid::new(Tile::THREADS as u32, warp_of(self.group.target));
         if self.tile.rows == Tile::FEW.rows {
-            // Two blocks have the registers of a processor. ptxas would make room for a third by
-            // spilling.
-            grid.resident = 2;
+            // ptxas would make room for a third block by spilling.
+            grid.resident = Some(1);
         }
         let mut frame = GridFrame::new(self.group, 1, grid);
         let flags = (!self.parts.masks.is_empty()).then(|| self.flags(&mut frame.kb));
