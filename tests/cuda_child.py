@@ -176,9 +176,18 @@ def memory_of_torch():
         del made[address]
         driver.call("cuMemFree_v2", ctypes.c_uint64(address))
 
+    torch.cuda.is_available = lambda: True
     torch.cuda.caching_allocator_alloc, torch.cuda.caching_allocator_delete = alloc, delete
-    _disc.use_torch_memory()
-    executable = compiled()
+    text = """weight @w : tensor<3xf32>
+func @main(%x: tensor<[N]x3xf32>) -> tensor<[N]x3xf32> {
+  %w = weight @w : tensor<3xf32>
+  %b = broadcast_in_dim %w, dims = [1] : (tensor<3xf32>) -> tensor<[N]x3xf32>
+  %y = multiply %x, %b : tensor<[N]x3xf32>
+  return %y : tensor<[N]x3xf32>
+}"""
+    w = DeviceArray(driver, np.ones(3, np.float32))
+    executable = _disc.compile(text, {"device": "cuda:0"}).load({"w": w})
+    assert not made, "weights stay where they are"
     (y,) = executable([DeviceArray(driver, np.ones((4, 3), np.float32))])
     capsule, view = view_of(y)
     assert made == {view.data: (48, 0)}, made

@@ -4,7 +4,7 @@
 //! compilation runs on to its end, which the process awaits before it exits: LLVM must not be torn
 //! down under it.
 use crate::{
-    call::{PyExecutable, read_weights},
+    call::{PyExecutable, read_weights, use_torch_memory},
     errors::{Failure, guarded},
     facade::{self, Artifact, Options, Report, SetError, Specializations, VariantReport, background, cache},
     ir::PyBuilder,
@@ -84,6 +84,9 @@ impl PyArtifact {
         guarded(|| {
             let weights = weights.map_or_else(|| Ok(Vec::new()), read_weights)?;
             let are_there = weights.iter().any(|(_, weight)| !weight.is_on_host());
+            if are_there {
+                use_torch_memory(py)?;
+            }
             let loaded = py.detach(|| self.artifact.load(weights, &self.options)).map_err(Failure::from)?;
             Ok(PyExecutable::new(py, loaded, entry, outputs, name)?.with_weights_there(are_there))
         })
@@ -224,6 +227,13 @@ pub(crate) fn specializations_dict<'py>(py: Python<'py>, found: &Specializations
 #[pyfunction]
 pub(crate) fn devices() -> Vec<String> {
     facade::devices()
+}
+
+/// Sets the folders of installed packages, where an assembler and libraries for GPUs are looked
+/// for.
+#[pyfunction]
+pub(crate) fn set_package_folders(folders: Vec<std::path::PathBuf>) {
+    disc_ral::cuda::set_package_folders(folders);
 }
 
 /// Waits until all background compilations have ended: for tests and measurements.

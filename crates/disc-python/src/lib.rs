@@ -49,8 +49,7 @@ fn _disc(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(package::export_package, module)?)?;
     module.add_function(wrap_pyfunction!(partition::partition, module)?)?;
     module.add_function(wrap_pyfunction!(call::load_code, module)?)?;
-    module.add_function(wrap_pyfunction!(call::use_torch_memory, module)?)?;
-    module.add_function(wrap_pyfunction!(call::set_package_folders, module)?)?;
+    module.add_function(wrap_pyfunction!(compile::set_package_folders, module)?)?;
     module.add_function(wrap_pyfunction!(cache::cache_directory, module)?)?;
     module.add_function(wrap_pyfunction!(cache::cache_get, module)?)?;
     module.add_function(wrap_pyfunction!(cache::cache_is_shared, module)?)?;

@@ -53,6 +53,14 @@ pub trait Device: Send + Sync {
         Err(format!("the device `{}` has none", self.name()))
     }
 
+    /// Returns when everything that anybody has launched on the device has ended.
+    ///
+    /// # Errors
+    /// The driver of the device fails.
+    fn synchronize(&self) -> Result<(), LaunchFailure> {
+        Ok(())
+    }
+
     /// Loads kernels that run on grids of threads. The result is for launches on queues of this
     /// device.
     ///
@@ -81,10 +89,14 @@ pub struct Image {
 pub trait Queue: Send {
     /// Limits a launch to this many threads; at least 1 is used. A device without host threads
     /// ignores it.
-    fn limit_threads(&mut self, threads: usize);
+    fn limit_threads(&mut self, threads: usize) {
+        let _ = threads;
+    }
 
     /// Returns the current limit.
-    fn thread_limit(&self) -> usize;
+    fn thread_limit(&self) -> usize {
+        1
+    }
 
     /// Runs a kernel. When it returns, `args` is no longer read, and a fault that the device
     /// reports at once is returned.
@@ -92,7 +104,13 @@ pub trait Queue: Send {
     /// # Safety
     /// The kernel is one of this device, and keeps its contract for these arguments; on a CPU that
     /// of [`disc_abi::KernelFn`].
-    unsafe fn launch(&mut self, launch: &Launch) -> Result<Threads, LaunchFailure>;
+    ///
+    /// # Errors
+    /// A device that runs grids of threads alone, or a launch that it refuses.
+    unsafe fn launch(&mut self, launch: &Launch) -> Result<Threads, LaunchFailure> {
+        let units = launch.units;
+        Err(LaunchFailure::Device(format!("a launch of {units} units on a device that runs grids of threads alone")))
+    }
 
     /// Copies between memory of the device; the ranges do not overlap.
     ///

@@ -84,6 +84,7 @@ mod profile;
 mod session_state;
 mod staging;
 mod strided;
+mod temporary_file;
 mod tensor;
 mod weights;
 
@@ -111,5 +112,6 @@ pub use pool::{MAX_THREADS, default_threads, pin_workers, started_workers};
 pub use profile::{LaunchNames, LaunchObserver, LaunchRecord, TRACE};
 pub use session_state::SessionState;
 pub use strided::with_contiguous;
+pub use temporary_file::TemporaryFile;
 pub use tensor::{OutputAllocator, OutputError, TensorRef, bytes_of};
 pub use weights::{Blobs, Prepared, Weight, WeightState};

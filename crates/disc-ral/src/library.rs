@@ -51,7 +51,7 @@ impl Library {
         let path = CString::new(format!("/proc/self/fd/{}", file.as_raw_fd())).expect("digits hold no NUL");
         // SAFETY: a NUL-terminated path; generated libraries have no constructors.
         let handle = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
-        let handle = NonNull::new(handle).ok_or_else(|| load_error(last_error()))?;
+        let handle = NonNull::new(handle).ok_or_else(|| load_error(loader_error()))?;
         let library = Self { handle, _file: file };
         library.check_version()?;
         Ok(library)
@@ -163,7 +163,8 @@ fn load_error(message: String) -> Error {
     Error::new(code::LOAD, "library", message)
 }
 
-fn last_error() -> String {
+/// Returns the reason why the last call of the system's loader on this thread failed.
+pub(crate) fn loader_error() -> String {
     // SAFETY: dlerror gives null or NUL-terminated text of this thread.
     unsafe {
         let text = libc::dlerror();

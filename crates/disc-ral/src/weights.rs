@@ -5,7 +5,7 @@
 //! [`disc_abi::ALIGN`].
 
 use crate::{
-    device::{Block, Device},
+    device::{Block, Device, LaunchFailure},
     error::{AllocError, Error, code},
     failure::Failure,
     gemm::PlainForms,
@@ -161,6 +161,10 @@ impl WeightSet {
         }
         let mut set =
             Self { addresses: Vec::new(), plain: Vec::new(), blobs: None, plain_bytes: 0, forms: PlainForms::default() };
+        if weights.iter().any(|weight| !weight.is_on_host()) {
+            // The streams that have written them are not known here.
+            device.synchronize().map_err(in_prepare)?;
+        }
         for (meta, weight) in meta.weights.iter().zip(weights) {
             let bytes = check(meta, &weight)?;
             let weight = placed(device, meta, weight, bytes)?;
@@ -348,8 +352,12 @@ fn moved(device: &Arc<dyn Device>, weight: &Weight, bytes: usize) -> Result<Weig
     let mut queue = device.queue();
     // SAFETY: the weight's memory, and a new block.
     let copied = unsafe { queue.copy(block.at(), weight.data, bytes) }.and_then(|()| queue.sync());
-    copied.map_err(|failure| Failure::Launch(failure).into_error(&ModuleMeta::default(), &EntryMeta::default()))?;
+    copied.map_err(in_prepare)?;
     Ok(in_block(block, weight))
+}
+
+fn in_prepare(failure: LaunchFailure) -> Error {
+    Failure::Launch(failure).into_error(&ModuleMeta::default(), &EntryMeta::default())
 }
 
 fn in_block(block: Block, weight: &Weight) -> Weight {

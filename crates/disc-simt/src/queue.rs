@@ -8,7 +8,7 @@ use crate::{
     memory::Memory,
     run::Launch as GridRun,
 };
-use disc_ral::{AllocError, GridCall, Kernels, Launch, LaunchFailure, Queue, Threads};
+use disc_ral::{AllocError, GridCall, Kernels, LaunchFailure, Queue};
 use std::sync::{Arc, PoisonError, RwLockReadGuard, atomic::Ordering};
 
 /// Most bytes of scratch of a thread: those of the chips' local memory.
@@ -18,13 +18,12 @@ const MOST_RUNS: u64 = u32::MAX as u64;
 
 pub(crate) struct SimtQueue {
     state: Arc<State>,
-    limit: usize,
     failed: Option<LaunchFailure>,
 }
 
 impl SimtQueue {
     pub(crate) fn new(state: Arc<State>) -> Self {
-        Self { state, limit: 1, failed: None }
+        Self { state, failed: None }
     }
 
     fn memory(&self) -> Result<&Memory, LaunchFailure> {
@@ -74,19 +73,6 @@ impl SimtQueue {
 }
 
 impl Queue for SimtQueue {
-    fn limit_threads(&mut self, threads: usize) {
-        self.limit = threads.max(1);
-    }
-
-    fn thread_limit(&self) -> usize {
-        self.limit
-    }
-
-    unsafe fn launch(&mut self, launch: &Launch) -> Result<Threads, LaunchFailure> {
-        let units = launch.units;
-        Err(LaunchFailure::Device(format!("a launch of {units} units on a device that runs grids of threads alone")))
-    }
-
     unsafe fn copy(&mut self, to: *mut u8, from: *const u8, bytes: usize) -> Result<(), LaunchFailure> {
         if bytes == 0 || self.failed.is_some() {
             return Ok(());

@@ -1,8 +1,10 @@
 //! Compares matmuls that cuBLASLt computes on `cuda:0` with the interpreter, and tests what happens
 //! where the library fails, is missing, or is loaded already. Driver and library are fakes.
+mod child;
 mod fake_cublaslt;
 mod fake_cuda;
 
+use child::{in_child, is_child};
 use disc::{
     Error, Executable, LibraryChoice, MatmulPrecision, Options, from_host,
     ir::{
@@ -19,7 +21,6 @@ use fake_cuda::FakeCuda;
 use std::{
     fs,
     path::PathBuf,
-    process::Command,
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
@@ -374,19 +375,8 @@ fn every_function_may_fail_and_kernels_compute_the_matmul() {
     assert!(library.fake.calls().is_empty());
 }
 
-/// Set in a child process that runs one test.
-const CHILD: &str = "DISC_TEST_CHILD";
-
-fn is_child() -> bool {
-    std::env::var_os(CHILD).is_some()
-}
-
-/// Runs one test in a process of its own, which has no library yet.
-fn in_child(test: &str) {
-    let this = std::env::current_exe().unwrap();
-    let output = Command::new(this).args(["--exact", test, "--nocapture"]).env(CHILD, "1").output().unwrap();
-    assert!(output.status.success(), "{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-}
+/// No variables of the environment.
+const NOTHING: &[(&str, &str)] = &[];
 
 /// A folder of installed packages that ends with the test.
 struct Packages(PathBuf);
@@ -429,7 +419,7 @@ fn check_one(library: LibraryChoice) {
 #[test]
 fn a_loaded_library_is_used_and_no_other_one() {
     if !is_child() {
-        return in_child("a_loaded_library_is_used_and_no_other_one");
+        return in_child("a_loaded_library_is_used_and_no_other_one", NOTHING);
     }
     FakeCuda::load();
     let _packages = Packages::new("loaded", |path| _ = fs::copy(fake_cublaslt::path(), path).unwrap());
@@ -442,7 +432,7 @@ fn a_loaded_library_is_used_and_no_other_one() {
 #[test]
 fn a_library_of_a_package_is_found() {
     if !is_child() {
-        return in_child("a_library_of_a_package_is_found");
+        return in_child("a_library_of_a_package_is_found", NOTHING);
     }
     FakeCuda::load();
     let packages = Packages::new("package", |path| _ = fs::copy(fake_cublaslt::path(), path).unwrap());
@@ -455,7 +445,7 @@ fn a_library_of_a_package_is_found() {
 #[test]
 fn what_is_no_library_is_none() {
     if !is_child() {
-        return in_child("what_is_no_library_is_none");
+        return in_child("what_is_no_library_is_none", NOTHING);
     }
     FakeCuda::load();
     let packages = Packages::new("wrong", |path| fs::write(path, "no library").unwrap());
@@ -468,7 +458,7 @@ fn what_is_no_library_is_none() {
 #[test]
 fn a_library_that_does_not_start_is_none() {
     if !is_child() {
-        return in_child("a_library_that_does_not_start_is_none");
+        return in_child("a_library_that_does_not_start_is_none", NOTHING);
     }
     FakeCuda::load();
     let fake = FakeCublasLt::load();

@@ -1,8 +1,10 @@
 //! Writes packages with code for GPUs beside that for processors, and runs them with the runtime
 //! alone, on a driver that has simulated GPUs. Compiled kernels come from the cache, too.
+mod child;
 mod fake_cuda;
 mod folder;
 
+use child::in_child;
 use disc::{
     Options,
     cache::{Level, Outcome},
@@ -11,7 +13,7 @@ use disc::{
 };
 use fake_cuda::FakeCuda;
 use folder::Folder;
-use std::{fs, process::Command};
+use std::fs;
 
 /// A product with a weight, a constant of the program and an epilogue.
 const MODEL: &str = "
@@ -226,10 +228,7 @@ fn a_second_process_compiles_nothing_for_a_gpu() {
     let folder = Folder::new("device-cache");
     assert_eq!(["cuda:0", "simt:sm_90"].map(|device| compiled(device, &folder)), [Outcome::Miss; 2]);
     assert_eq!(folder.entries(Level::Code).len(), 2);
-    let test = "a_second_process_compiles_nothing_for_a_gpu";
-    let this = std::env::current_exe().unwrap();
-    let output = Command::new(this).args(["--exact", test]).env(CACHE, &folder.0).output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    in_child("a_second_process_compiles_nothing_for_a_gpu", &[(CACHE, &folder.0)]);
     // An entry that is cut short is compiled again.
     let files = folder.entries(Level::Code);
     files.iter().for_each(|file| fs::write(file, &fs::read(file).unwrap()[..2000]).unwrap());

@@ -46,9 +46,11 @@ def fact(text: str):
     return _extension().Fact(text)
 
 
-def use_torch_memory() -> None:
-    """Lets memory of GPUs come from torch's allocator."""
-    _extension().use_torch_memory()
+def _find_tools(device: str | None) -> None:
+    """Says where packages are that bring tools for a GPU along, such as those of CUDA."""
+    if device is not None and device.startswith("cuda"):
+        folders = [path for path in sys.path if path.endswith(("site-packages", "dist-packages"))]
+        _extension().set_package_folders(folders)
 
 
 def compile_function(source, options: Options, threads: int | None, cache: str | None = None):
@@ -58,11 +60,7 @@ def compile_function(source, options: Options, threads: int | None, cache: str |
     be asked.
     """
     chosen = {**options.for_compiler(), "threads": threads}
-    if options.device is not None and options.device.startswith("cuda"):
-        # Packages such as Triton and torch's own bring an assembler along.
-        _extension().set_package_folders(
-            [p for p in sys.path if p.endswith(("site-packages", "dist-packages"))]
-        )
+    _find_tools(options.device)
     return _extension().compile(source, chosen, cache=cache, cache_weights=keeps_weights(options))
 
 
@@ -105,6 +103,7 @@ def write_capture(path, source, inputs, weights, outputs, error: str | None, opt
 
 def open_package(source, verify: str, require_signature, device: str | None):
     """Opens the package in a file, or in bytes, to run on a device."""
+    _find_tools(device)
     return _extension().Package(source, verify=verify, require_signature=require_signature, device=device)
 
 

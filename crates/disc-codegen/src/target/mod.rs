@@ -384,6 +384,15 @@ mod tests {
     }
 
     #[test]
+    fn a_chip_has_the_newest_target_whose_code_it_runs() {
+        let target = |chip: &str| Target::of_chip(chip).map(|target| target.to_string());
+        for (chip, expected) in [("sm_90", "nvptx:sm_90"), ("sm_91", "nvptx:sm_90"), ("sm_999", "nvptx:sm_121")] {
+            assert_eq!(target(chip).as_deref(), Some(expected));
+        }
+        assert_eq!(["sm_60", "sm_", "90", "gfx942"].map(target), [const { None }; 4]);
+    }
+
+    #[test]
     fn text_and_value_are_one_to_one() {
         for text in [
             "x86-64-v2",

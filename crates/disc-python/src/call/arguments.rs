@@ -145,6 +145,9 @@ impl<'py> Arguments<'py> {
         if meta.written {
             return Err(bad_input(index, meta, "is written by the model, and must be contiguous"));
         }
+        if !with_kind(&object, Kind::is_torch)? {
+            return Err(bad_input(index, meta, "is in memory of a GPU, and must be contiguous"));
+        }
         self.extents.truncate(tensor.start);
         let dense = object.call_method0(intern!(object.py(), "contiguous"))?;
         self.add(index, dense, meta, place)

@@ -180,10 +180,14 @@ impl PyExecutable {
         let entry = self.meta();
         let mut arguments = Arguments::new();
         arguments.read(inputs, entry, self.place)?;
-        let framework = arguments.framework().or(self.fallback).unwrap_or(Framework::Numpy);
+        let mut framework = arguments.framework().or(self.fallback).unwrap_or(Framework::Numpy);
         let is_there = arguments.is_there() || self.has_weights_there;
         let there = is_there.then(|| (Arc::clone(self.executable.device()), self.place));
-        let is_torch = arguments.has_torch() || matches!(framework, Framework::Torch | Framework::Exchange(_));
+        let is_torch =
+            arguments.has_torch() || (arguments.framework().is_none() && self.fallback.is_some_and(Framework::is_torch));
+        if is_there && !is_torch {
+            framework = Framework::Capsules;
+        }
         let stream = if is_there { stream::current(py, self.place, is_torch)? } else { None };
         let mut outputs = Outputs::new(framework, entry.outputs.len(), there);
         let tensors = arguments.tensors(entry);

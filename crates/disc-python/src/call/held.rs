@@ -72,7 +72,10 @@ pub(crate) fn hold(object: &Bound<'_, PyAny>, what: impl Fn() -> String) -> PyRe
     let held = hold_there(object, &what)?;
     match held.place() {
         Place::Host => Ok(held),
-        Place::Cuda(_) => hold_there(&object.call_method0(intern!(object.py(), "cpu"))?, &what),
+        Place::Cuda(_) if with_kind(object, Kind::is_torch)? => {
+            hold_there(&object.call_method0(intern!(object.py(), "cpu"))?, &what)
+        }
+        place => Err(Failure::argument(format!("{} is on {place}, expected an array in memory of the host", what())).into()),
     }
 }
 

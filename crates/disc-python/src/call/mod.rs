@@ -27,6 +27,6 @@ pub(crate) use device_tensor::PyDeviceTensor;
 pub(crate) use executable::{PyExecutable, load_code};
 pub(crate) use held::hold;
 pub(crate) use profile::PyProfiler;
-pub(crate) use torch_memory::{set_package_folders, use_torch_memory};
+pub(crate) use torch_memory::use_torch_memory;
 pub(crate) use watch::PyWatch;
 pub(crate) use weights::read as read_weights;

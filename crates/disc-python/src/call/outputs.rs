@@ -15,7 +15,7 @@ use pyo3::{
     intern,
     prelude::*,
     sync::PyOnceLock,
-    types::{PyDict, PyList, PyTuple},
+    types::{PyDict, PyList, PyString, PyTuple},
 };
 use smallvec::SmallVec;
 use std::{ffi::c_void, sync::Arc};
@@ -41,6 +41,11 @@ impl Framework {
             Kind::Capsules => Some(Framework::Capsules),
             _ => None,
         }
+    }
+
+    /// Returns true for the fallback of an executable whose outputs are torch tensors.
+    pub(super) fn is_torch(self) -> bool {
+        matches!(self, Framework::Exchange(_) | Framework::Torch)
     }
 
     /// Returns torch, with the fastest way that this version has to make tensors.
@@ -206,10 +211,20 @@ fn there(
 }
 
 fn torch_empty<'py>(py: Python<'py>, place: Place, dtype: DType, sizes: &[i64]) -> PyResult<Bound<'py, PyAny>> {
-    let Some(torch) = loaded_torch(py)? else {
-        return Err(Failure::new(code::OUTPUT, "the outputs are torch tensors, and torch is not imported").into());
-    };
-    let name = match dtype {
+    static TORCH: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    let torch = TORCH.get_or_try_init(py, || match loaded_torch(py)? {
+        Some(torch) => Ok::<_, PyErr>(torch.unbind()),
+        None => Err(Failure::new(code::OUTPUT, "the outputs are torch tensors, and torch is not imported").into()),
+    })?;
+    let (torch, options) = (torch.bind(py), PyDict::new(py));
+    options.set_item(intern!(py, "dtype"), torch.getattr(dtype_name(py, dtype))?)?;
+    options.set_item(intern!(py, "device"), place.to_string())?;
+    torch.call_method(intern!(py, "empty"), (PyTuple::new(py, sizes)?,), Some(&options))
+}
+
+/// Returns the name that an element type has in NumPy and in torch.
+fn dtype_name(py: Python<'_>, dtype: DType) -> &Bound<'_, PyString> {
+    match dtype {
         DType::I1 => intern!(py, "bool"),
         DType::I8 => intern!(py, "int8"),
         DType::U8 => intern!(py, "uint8"),
@@ -223,33 +238,17 @@ fn torch_empty<'py>(py: Python<'py>, place: Place, dtype: DType, sizes: &[i64]) 
         DType::BF16 => intern!(py, "bfloat16"),
         DType::F32 => intern!(py, "float32"),
         DType::F64 => intern!(py, "float64"),
-    };
-    let options = PyDict::new(py);
-    options.set_item(intern!(py, "dtype"), torch.getattr(name)?)?;
-    options.set_item(intern!(py, "device"), place.to_string())?;
-    torch.call_method(intern!(py, "empty"), (PyTuple::new(py, sizes)?,), Some(&options))
+    }
 }
 
 /// A new array and the address of its elements.
 fn numpy_array(py: Python<'_>, dtype: DType, sizes: &[i64]) -> PyResult<(Py<PyAny>, *mut u8)> {
     static EMPTY: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     let empty = EMPTY.import(py, "numpy", "empty")?;
-    let name = match dtype {
-        DType::I1 => intern!(py, "bool"),
-        DType::I8 => intern!(py, "int8"),
-        DType::U8 => intern!(py, "uint8"),
-        DType::I16 => intern!(py, "int16"),
-        DType::U16 => intern!(py, "uint16"),
-        DType::I32 => intern!(py, "int32"),
-        DType::U32 => intern!(py, "uint32"),
-        DType::I64 => intern!(py, "int64"),
-        DType::U64 => intern!(py, "uint64"),
-        DType::F16 => intern!(py, "float16"),
-        DType::F32 => intern!(py, "float32"),
-        DType::F64 => intern!(py, "float64"),
-        DType::BF16 => return Err(Failure::new(code::OUTPUT, "NumPy has no element type bf16").into()),
-    };
-    let array = empty.call1((PyTuple::new(py, sizes)?, name))?;
+    if dtype == DType::BF16 {
+        return Err(Failure::new(code::OUTPUT, "NumPy has no element type bf16").into());
+    }
+    let array = empty.call1((PyTuple::new(py, sizes)?, dtype_name(py, dtype)))?;
     let data = Buffer::of(&array)?.data();
     Ok((array.unbind(), data.cast()))
 }

@@ -149,6 +149,14 @@ fn exchanged(object: &Bound<'_, PyAny>, api: &Exchange, is_torch: bool, extents:
 fn lent(object: &Bound<'_, PyAny>, extents: &mut Extents, buffers: &mut Buffers) -> Result<Tensor, Unreadable> {
     let py = object.py();
     let (device_type, _) = object.call_method0(intern!(py, "__dlpack_device__"))?.extract::<(i32, i32)>()?;
+    if dlpack::place_of(device_type, 0) == Some(Place::Host)
+        && let Ok(buffer) = Buffer::of(object)
+    {
+        // It says whether the memory may be written to.
+        let tensor = buffered(&buffer, extents)?;
+        buffers.buffers.push(buffer);
+        return Ok(tensor);
+    }
     // The default stream of CUDA, which calls on such tensors run in.
     let stream = (device_type == dlpack::CUDA).then_some(LEGACY_STREAM);
     let options = PyDict::new(py);

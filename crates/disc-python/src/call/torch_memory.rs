@@ -1,6 +1,5 @@
 //! Lets memory of GPUs come from torch's allocator.
 use super::kind::loaded_torch;
-use crate::errors::guarded;
 use disc_ral::cuda::{MemorySource, set_memory_source};
 use pyo3::{intern, prelude::*};
 
@@ -31,18 +30,13 @@ fn torch_cuda(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
     }
 }
 
-/// Lets memory of GPUs that calls need come from torch's caching allocator from now on, so that
-/// neither of the two lacks what the other keeps.
-#[pyfunction]
-pub(crate) fn use_torch_memory() -> PyResult<()> {
-    guarded(|| {
+/// Lets memory of GPUs that calls need come from torch's caching allocator from now on, if torch
+/// has GPUs: neither of the two then lacks what the other keeps.
+pub(crate) fn use_torch_memory(py: Python<'_>) -> PyResult<()> {
+    let Some(torch) = loaded_torch(py)? else { return Ok(()) };
+    let cuda = torch.getattr(intern!(py, "cuda"))?;
+    if cuda.call_method0(intern!(py, "is_available"))?.is_truthy()? {
         set_memory_source(Box::new(TorchMemory));
-        Ok(())
-    })
-}
-
-/// Sets the folders of installed packages, where an assembler for kernels of GPUs is looked for.
-#[pyfunction]
-pub(crate) fn set_package_folders(folders: Vec<std::path::PathBuf>) {
-    disc_ral::cuda::set_package_folders(folders);
+    }
+    Ok(())
 }

@@ -124,7 +124,7 @@ impl Gpu {
     /// Calls the driver with the context of this GPU.
     ///
     /// # Errors
-    /// What the driver says; once the context has ended, the failure that ended it.
+    /// A failure of the driver; once the context has ended, the one that ended it.
     pub(super) fn call<R>(&self, body: impl FnOnce(&Driver) -> Result<R, CudaError>) -> Result<R, CudaError> {
         let current = self.enter()?;
         let result = body(self.driver);

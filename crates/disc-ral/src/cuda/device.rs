@@ -2,7 +2,7 @@
 
 use super::{context::Gpu, kernels::CudaKernels, ptx::split, queue::CudaQueue};
 use crate::{
-    device::{Device, Image, Kernels, Queue},
+    device::{Device, Image, Kernels, LaunchFailure, Queue},
     error::{AllocError, Error, code},
 };
 use cudarc::driver::sys::CUdeviceptr;
@@ -43,6 +43,12 @@ impl Device for Cuda {
 
     fn nontemporal_bytes(&self) -> i64 {
         0
+    }
+
+    fn synchronize(&self) -> Result<(), LaunchFailure> {
+        // SAFETY: waits.
+        let waited = self.0.call(|driver| unsafe { driver.synchronize_context() });
+        waited.map_err(|error| LaunchFailure::Driver(error.to_string()))
     }
 
     fn queue(&self) -> Box<dyn Queue> {

@@ -23,7 +23,7 @@ pub struct CudaError {
     pub function: &'static str,
     /// The driver's number of the failure; 0 where it was not asked.
     pub status: u32,
-    /// The driver's name of it, such as `CUDA_ERROR_OUT_OF_MEMORY`, with its own description.
+    /// Its name in the driver's words, such as `CUDA_ERROR_OUT_OF_MEMORY`, with its description.
     pub text: String,
     /// The description alone.
     pub(super) summary: &'static str,

@@ -13,6 +13,7 @@ use super::{
     kernels::Loaded,
 };
 use cudarc::driver::sys::{CUDA_KERNEL_NODE_PARAMS, CUgraph, CUgraphExec, CUgraphNode, CUstream};
+use smallvec::SmallVec;
 use std::{ffi::c_void, ptr, sync::Arc};
 
 /// Graphs of a queue.
@@ -38,7 +39,7 @@ pub(super) struct Ready {
     pub(super) blocks: u32,
     pub(super) threads: u32,
     pub(super) shared: u32,
-    pub(super) words: Vec<u64>,
+    pub(super) words: SmallVec<[u64; 16]>,
 }
 
 impl Ready {
@@ -130,7 +131,7 @@ impl Graph {
                 if known.words != new.words {
                     // SAFETY: a node of this graph, and parameters of its kernel.
                     new.with_node(|parameters| unsafe { driver.set_kernel_node(*instance, node, parameters) })?;
-                    known.words.clone_from(&new.words);
+                    known.words.copy_from_slice(&new.words);
                 }
             }
             // SAFETY: a graph of this context.

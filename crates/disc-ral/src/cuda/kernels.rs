@@ -31,6 +31,8 @@ pub(super) struct CudaKernels {
 pub(super) struct CudaKernel {
     pub(super) ptx: KernelPtx,
     loaded: OnceLock<Loaded>,
+    /// The blocks that the device runs at once, if no launch decides.
+    pub(super) resident: OnceLock<i64>,
 }
 
 /// A kernel in a context.
@@ -51,7 +53,8 @@ pub(super) struct LoadedKernels(Mutex<HashMap<blake3::Hash, Loaded>>);
 
 impl CudaKernels {
     pub(super) fn new(gpu: Arc<Gpu>, kernels: Vec<KernelPtx>) -> Self {
-        let kernels = kernels.into_iter().map(|ptx| CudaKernel { ptx, loaded: OnceLock::new() }).collect();
+        let kernels =
+            kernels.into_iter().map(|ptx| CudaKernel { ptx, loaded: OnceLock::new(), resident: OnceLock::new() }).collect();
         Self { gpu, kernels }
     }
 
@@ -68,13 +71,14 @@ impl CudaKernel {
             return Ok(loaded);
         }
         let key = blake3::hash(self.ptx.text.as_bytes());
-        let mut known = gpu.kernels.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let loaded = match known.get(&key) {
-            Some(&loaded) => loaded,
+        let known = || gpu.kernels.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = known().get(&key).copied();
+        let loaded = match found {
+            Some(loaded) => loaded,
+            // Nobody waits for the assembler; of two threads with one kernel the first one counts.
             None => {
                 let loaded = load(gpu, &self.ptx)?;
-                known.insert(key, loaded);
-                loaded
+                *known().entry(key).or_insert(loaded)
             }
         };
         Ok(*self.loaded.get_or_init(|| loaded))

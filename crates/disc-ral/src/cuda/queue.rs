@@ -12,15 +12,16 @@ use super::{
     cublas_lt::Shape,
     driver::CudaError,
     graphs::{Graphs, Ready},
-    kernels::{CudaKernels, Loaded},
+    kernels::{CudaKernel, CudaKernels, Loaded},
     report::Report,
 };
 use crate::{
-    device::{GridCall, Kernels, Launch, LaunchFailure, Queue, Threads},
+    device::{GridCall, Kernels, LaunchFailure, Queue},
     error::AllocError,
 };
 use cudarc::driver::sys::{CUdeviceptr, CUevent, CUstream};
 use disc_abi::{GRID_PERSISTENT, LibraryGemm};
+use smallvec::SmallVec;
 use std::{
     ffi::c_int,
     ptr,
@@ -33,7 +34,6 @@ const MOST_BLOCKS: i64 = i32::MAX as i64;
 /// One session's stream.
 pub(super) struct CudaQueue {
     gpu: Arc<Gpu>,
-    limit: usize,
     opened: Option<Opened>,
     /// The caller's stream that the next launches go to; `None`: the queue's own.
     wanted: Option<CUstream>,
@@ -60,7 +60,7 @@ struct Opened {
 
 impl CudaQueue {
     pub(super) fn new(gpu: Arc<Gpu>) -> Self {
-        Self { gpu, limit: 1, opened: None, wanted: None }
+        Self { gpu, opened: None, wanted: None }
     }
 
     /// Returns the parts, with launches on the wanted stream.
@@ -138,13 +138,13 @@ impl Opened {
             return refused(format!("{shared} bytes that a block shares, the device has {}", self.gpu.most_shared));
         }
         let is_persistent = grid.flags & GRID_PERSISTENT != 0;
-        let resident = if is_persistent { self.resident_blocks(loaded, grid.threads, shared).map_err(failed)? } else { i64::MAX };
+        let resident =
+            if is_persistent { self.resident_blocks(kernel, loaded, grid.threads, shared).map_err(failed)? } else { i64::MAX };
         let blocks = grid.blocks.min(resident);
         if blocks > MOST_BLOCKS {
             return refused(format!("{blocks} blocks, {MOST_BLOCKS} are the most of a launch"));
         }
-        let mut words = Vec::with_capacity(launch.args.len() + 3);
-        words.extend_from_slice(launch.args);
+        let mut words = SmallVec::from_slice(launch.args);
         // disc-llvm's `lower/grid.rs` says which parameters a kernel has behind its words.
         let added = kernel.ptx.parameters.checked_sub(launch.args.len()).filter(|added| *added <= 3);
         let Some(added) = added else {
@@ -168,13 +168,18 @@ impl Opened {
     }
 
     /// Returns how many blocks of a kernel the device runs at once.
-    fn resident_blocks(&self, loaded: Loaded, threads: u32, shared: i64) -> Result<i64, CudaError> {
+    fn resident_blocks(&self, kernel: &CudaKernel, loaded: Loaded, threads: u32, shared: i64) -> Result<i64, CudaError> {
+        if let Some(&blocks) = kernel.resident.get() {
+            return Ok(blocks);
+        }
         let mut blocks: c_int = 0;
         self.gpu.call(|driver| {
             // SAFETY: writes one number.
             unsafe { driver.blocks_of_processor(&mut blocks, loaded.function, threads as c_int, shared as usize) }
         })?;
-        Ok(i64::from(blocks.max(1)) * i64::from(self.gpu.processors))
+        let blocks = i64::from(blocks.max(1)) * i64::from(self.gpu.processors);
+        // The number depends on what blocks share, which may differ from launch to launch.
+        Ok(if kernel.ptx.is_sized_at_launch { blocks } else { *kernel.resident.get_or_init(|| blocks) })
     }
 
     /// Returns memory for the threads of a launch, which later launches of the queue use too.
@@ -223,19 +228,6 @@ impl Drop for Opened {
 }
 
 impl Queue for CudaQueue {
-    fn limit_threads(&mut self, threads: usize) {
-        self.limit = threads.max(1);
-    }
-
-    fn thread_limit(&self) -> usize {
-        self.limit
-    }
-
-    unsafe fn launch(&mut self, launch: &Launch) -> Result<Threads, LaunchFailure> {
-        let units = launch.units;
-        Err(LaunchFailure::Device(format!("a launch of {units} units on a device that runs grids of threads alone")))
-    }
-
     unsafe fn copy(&mut self, to: *mut u8, from: *const u8, bytes: usize) -> Result<(), LaunchFailure> {
         if bytes == 0 {
             return Ok(());

@@ -1,4 +1,5 @@
 //! Opens shared libraries that stay loaded until the process ends.
+use crate::library::loader_error;
 use std::{
     ffi::{CStr, CString, OsStr, c_void},
     fs,
@@ -42,7 +43,7 @@ impl SharedLibrary {
     /// # Errors
     /// The message of the system's loader.
     pub(in crate::cuda) fn open(path: &Path) -> Result<Self, String> {
-        Self::load(path.as_os_str(), libc::RTLD_NOW | libc::RTLD_LOCAL).ok_or_else(last_error)
+        Self::load(path.as_os_str(), libc::RTLD_NOW | libc::RTLD_LOCAL).ok_or_else(loader_error)
     }
 
     fn load(name: &OsStr, flags: i32) -> Option<Self> {
@@ -89,14 +90,6 @@ impl SharedLibrary {
 unsafe impl Send for SharedLibrary {}
 // SAFETY: as above.
 unsafe impl Sync for SharedLibrary {}
-
-fn last_error() -> String {
-    // SAFETY: dlerror gives null or NUL-terminated text of this thread.
-    unsafe {
-        let text = libc::dlerror();
-        if text.is_null() { "the loader does not say why".into() } else { CStr::from_ptr(text).to_string_lossy().into_owned() }
-    }
-}
 
 #[cfg(test)]
 mod tests {

@@ -6,7 +6,10 @@
 //! Invariant: the parts depend on the sizes and the thread limit alone, so the same call gives the
 //! same bits.
 use super::{GemmLibrary, GemmMatrices};
-use crate::device::{Launch, LaunchFailure, Queue};
+use crate::{
+    device::{Launch, LaunchFailure, Queue},
+    library::loader_error,
+};
 use disc_abi::{DType, KernelFn, KernelHandle, STATUS_OK};
 use std::{
     ffi::{CStr, CString, c_char, c_int, c_void},
@@ -238,16 +241,7 @@ fn open(name: &Path) -> Result<NonNull<c_void>, String> {
     // SAFETY: a NUL-terminated name; the library's constructors run, as for any program that uses
     // it. It is never closed: its threads and thread-local memory may outlive every executable.
     let handle = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
-    NonNull::new(handle).ok_or_else(|| {
-        // SAFETY: a string of the loader, which the next call of it on this thread replaces.
-        let text = unsafe { libc::dlerror() };
-        // SAFETY: as above, NUL-terminated.
-        if text.is_null() {
-            format!("{} cannot be loaded", name.display())
-        } else {
-            unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
-        }
-    })
+    NonNull::new(handle).ok_or_else(loader_error)
 }
 
 fn symbol(library: NonNull<c_void>, name: &CStr) -> Result<NonNull<c_void>, String> {

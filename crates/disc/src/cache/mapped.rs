@@ -8,8 +8,9 @@
 use super::{
     Key,
     content::{CHUNK, Running, digest},
-    store::{MAGIC, Temporary},
+    store::MAGIC,
 };
+use disc_ral::TemporaryFile;
 use std::{
     fs::File,
     io::{self, Write},
@@ -69,7 +70,7 @@ impl Drop for Mapped {
 
 /// An entry that is being written in parts.
 pub(super) struct Unfinished {
-    temporary: Temporary,
+    temporary: TemporaryFile,
     digest: Running,
     /// Bytes of the payload.
     written: usize,
@@ -77,7 +78,7 @@ pub(super) struct Unfinished {
 
 impl Unfinished {
     /// Begins an entry of this many bytes, if the disk has enough room beyond it.
-    pub(super) fn new(mut temporary: Temporary, bytes: usize) -> io::Result<Self> {
+    pub(super) fn new(mut temporary: TemporaryFile, bytes: usize) -> io::Result<Self> {
         if bytes as u64 > free(&temporary.file)? / PART_OF_FREE {
             return Err(io::Error::other("little is free on its disk"));
         }

@@ -11,25 +11,19 @@ use super::{
     mapped::{Mapped, Unfinished},
     writer::WRITER,
 };
-use disc_ral::is_private;
+use disc_ral::{TemporaryFile, is_private};
 use std::{
-    collections::hash_map::RandomState,
-    fs::{self, DirBuilder, DirEntry, File, OpenOptions},
-    hash::{BuildHasher, Hasher},
+    fs::{self, DirBuilder, DirEntry, File},
     io::{self, Write},
-    os::unix::fs::{DirBuilderExt, OpenOptionsExt},
+    os::unix::fs::DirBuilderExt,
     path::{Path, PathBuf},
-    process,
-    sync::atomic::{AtomicU64, Ordering},
-    time::{Duration, SystemTime},
+    time::SystemTime,
 };
 
 /// Most bytes of all entries together.
 pub const LIMIT: u64 = 1 << 30;
 pub(super) const MAGIC: &[u8; 16] = b"disc cache v1\n\0\0";
 const HEADER: usize = 16 + 32 + 8 + 32;
-/// A temporary file that nobody wrote to for this long belongs to a process that died.
-const STALE: Duration = Duration::from_secs(600);
 
 /// A folder with entries.
 #[derive(Clone, Debug)]
@@ -171,7 +165,7 @@ impl Cache {
         }
     }
 
-    fn begin(&self, level: Level, key: &Key, bytes: usize) -> io::Result<Temporary> {
+    fn begin(&self, level: Level, key: &Key, bytes: usize) -> io::Result<TemporaryFile> {
         if !self.takes(bytes as u64) {
             return Err(io::Error::other("the entry is too large"));
         }
@@ -180,16 +174,15 @@ impl Cache {
         if !is_private(&self.directory) {
             return Err(io::Error::other("others may write to the folder"));
         }
-        let path = folder.join(temporary_name(key));
-        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
-        Ok(Temporary { file, path, entry: self.path(level, key), process: process::id() })
+        TemporaryFile::begin(self.path(level, key))
     }
 
     /// Returns true if a live process is writing the entry.
     fn is_begun(&self, level: Level, key: &Key) -> bool {
         let Ok(files) = fs::read_dir(self.directory.join(level.name())) else { return false };
-        let start = temporary_start(key);
-        let is_fresh = |file: &DirEntry| file.metadata().and_then(|meta| meta.modified()).is_ok_and(|time| !is_stale(time));
+        let start = TemporaryFile::start_of(&self.path(level, key));
+        let is_fresh =
+            |file: &DirEntry| file.metadata().and_then(|meta| meta.modified()).is_ok_and(|time| !TemporaryFile::is_stale(time));
         files.flatten().any(|file| file.file_name().to_string_lossy().starts_with(&start) && is_fresh(&file))
     }
 
@@ -237,7 +230,7 @@ impl Cache {
                 let name = file.file_name().to_string_lossy().into_owned();
                 if name.len() == 64 && name.bytes().all(|b| b.is_ascii_hexdigit()) {
                     entries.push(Entry { path, level, bytes: meta.len(), used });
-                } else if name.ends_with(".tmp") && is_stale(used) {
+                } else if TemporaryFile::is_named(&name) && TemporaryFile::is_stale(used) {
                     let _ = fs::remove_file(path);
                 }
             }
@@ -264,51 +257,6 @@ impl Cache {
             }
         }
     }
-}
-
-/// An entry that is being written: a file under another name, which is removed unless it is
-/// renamed.
-pub(super) struct Temporary {
-    pub(super) file: File,
-    path: PathBuf,
-    entry: PathBuf,
-    /// Process that writes it: a forked child has a copy of this, and must not touch the file.
-    process: u32,
-}
-
-impl Temporary {
-    /// Renames the file to the entry, atomically.
-    pub(super) fn rename(self) -> io::Result<()> {
-        fs::rename(&self.path, &self.entry)
-    }
-}
-
-impl Drop for Temporary {
-    fn drop(&mut self) {
-        if self.process == process::id() {
-            // The path no longer exists after a rename.
-            let _ = fs::remove_file(&self.path);
-        }
-    }
-}
-
-/// Returns true if a temporary file that was last written at this time has no writer any more.
-fn is_stale(written: SystemTime) -> bool {
-    written.elapsed().is_ok_and(|age| age > STALE)
-}
-
-/// Returns the prefix of the names of an entry's temporary files.
-fn temporary_start(key: &Key) -> String {
-    format!(".{}-", key.hex())
-}
-
-/// Returns a name that no other process takes, even on other machines and in containers with the
-/// same process numbers.
-fn temporary_name(key: &Key) -> String {
-    static NUMBER: AtomicU64 = AtomicU64::new(0);
-    // The standard library's hashers are seeded by the system, once for each thread.
-    let random = RandomState::new().build_hasher().finish();
-    format!("{}{}-{}-{random:016x}.tmp", temporary_start(key), process::id(), NUMBER.fetch_add(1, Ordering::Relaxed))
 }
 
 fn header(key: &Key, payload: &[u8]) -> Vec<u8> {

@@ -99,8 +99,6 @@ def placed(options: Options, device: torch.device) -> Options:
             code="E0601",
             help="leave out Options.device, or move the module",
         )
-    if torch.cuda.is_available():
-        extension.use_torch_memory()
     return dataclasses.replace(options, device=name)
 
 

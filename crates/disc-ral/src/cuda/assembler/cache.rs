@@ -6,17 +6,16 @@
 //! appear atomically (a rename), so that any number of processes may share the folder; the folder
 //! belongs to this user alone, since a GPU runs what it holds.
 use super::Cubin;
-use crate::cache_directory::{cache_directory, is_private};
+use crate::{
+    cache_directory::{cache_directory, is_private},
+    temporary_file::TemporaryFile,
+};
 use std::{
-    collections::hash_map::RandomState,
-    fs::{self, DirBuilder, File, OpenOptions},
-    hash::{BuildHasher, Hasher},
+    fs::{self, DirBuilder, File},
     io::{self, Write},
-    os::unix::fs::{DirBuilderExt, OpenOptionsExt},
-    path::{Path, PathBuf},
-    process,
-    sync::atomic::{AtomicU64, Ordering},
-    time::{Duration, SystemTime},
+    os::unix::fs::DirBuilderExt,
+    path::PathBuf,
+    time::SystemTime,
 };
 
 /// The folder of machine code, below that of disc's caches.
@@ -25,8 +24,6 @@ pub const CUBINS: &str = "cubin";
 const LIMIT: u64 = 256 << 20;
 const MAGIC: &[u8; 16] = b"disc cubin v1\n\0\0";
 const HEADER: usize = 16 + 32 + 8 + 32;
-/// A temporary file that nobody wrote to for this long belongs to a process that died.
-const STALE: Duration = Duration::from_secs(600);
 
 /// The hash of everything that determines an entry.
 type Key = blake3::Hash;
@@ -88,13 +85,9 @@ impl CubinCache {
         if !is_private(&self.directory) {
             return Err(io::Error::other("others may write to the folder"));
         }
-        let temporary = self.folder().join(temporary_name());
-        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary);
-        let written = file.and_then(|mut file| file.write_all(bytes));
-        written.and_then(|()| fs::rename(&temporary, self.path(key))).inspect_err(|_| {
-            // It may not exist.
-            let _ = fs::remove_file(&temporary);
-        })
+        let mut temporary = TemporaryFile::begin(self.path(key))?;
+        temporary.file.write_all(bytes)?;
+        temporary.rename()
     }
 
     /// Removes the least recently used entries until a tenth of the bound is free, and files that
@@ -104,9 +97,9 @@ impl CubinCache {
         for file in fs::read_dir(self.folder()).into_iter().flatten().flatten() {
             let Ok(meta) = file.metadata() else { continue };
             let used = meta.modified().unwrap_or(SystemTime::UNIX_EPOCH);
-            if !is_temporary(&file.path()) {
+            if !TemporaryFile::is_named(&file.file_name().to_string_lossy()) {
                 entries.push((used, meta.len(), file.path()));
-            } else if used.elapsed().is_ok_and(|age| age > STALE) {
+            } else if TemporaryFile::is_stale(used) {
                 let _ = fs::remove_file(file.path());
             }
         }
@@ -162,23 +155,10 @@ fn decode(bytes: &[u8], key: &Key) -> Option<Cubin> {
     Some(Cubin { bytes: code.to_vec(), warnings: String::from_utf8(warnings.to_vec()).ok()? })
 }
 
-/// Returns a name that no other process takes, even on other machines and in containers with the
-/// same process numbers.
-fn temporary_name() -> String {
-    static NUMBER: AtomicU64 = AtomicU64::new(0);
-    // The standard library's hashers are seeded by the system, once for each thread.
-    let random = RandomState::new().build_hasher().finish();
-    format!("{}-{}-{random:016x}.tmp", process::id(), NUMBER.fetch_add(1, Ordering::Relaxed))
-}
-
-fn is_temporary(path: &Path) -> bool {
-    path.extension().is_some_and(|extension| extension == "tmp")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::PermissionsExt;
+    use std::{os::unix::fs::PermissionsExt, process, time::Duration};
 
     struct Folder(PathBuf);
 
@@ -287,8 +267,8 @@ mod tests {
         let folder = Folder::new("stale");
         let (cache, key) = (folder.cache(), key(&["ptx"]));
         cache.put(&key, &cubin(1));
-        let files = [0, 2 * STALE.as_secs()].map(|age| {
-            let path = cache.folder().join(format!("{age}.tmp"));
+        let files = [0, 3600].map(|age| {
+            let path = cache.folder().join(format!("{}{age}.tmp", TemporaryFile::start_of(&cache.path(&key))));
             File::create(&path).unwrap().set_modified(SystemTime::now() - Duration::from_secs(age)).unwrap();
             path
         });
