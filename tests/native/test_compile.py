@@ -179,3 +179,21 @@ def test_disc_is_a_function(tmp_path):
     unknown = command("main_disc", "explain", "E0999", "--json")
     assert unknown.returncode == 1
     assert json.loads(unknown.stdout)["errors"][0]["code"] == "E0102"
+
+
+class Frozen(bytes):
+    """Memory of the host that is lent both ways; DLPack's older form cannot say that it is read-only."""
+
+    def __dlpack_device__(self):
+        return 1, 0
+
+    def __dlpack__(self, **_):
+        raise AssertionError("the buffer says more")
+
+
+def test_memory_of_the_host_is_read_as_a_buffer_if_it_is_one():
+    text = """func @main(%x: tensor<[N]xu8>) -> tensor<[N]xu8> {
+  %y = add %x, %x : tensor<[N]xu8>
+  return %y : tensor<[N]xu8>
+}"""
+    assert _disc.compile(text).load()([Frozen(b"\1\2")])[0].tolist() == [2, 4]
