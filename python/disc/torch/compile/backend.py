@@ -17,6 +17,7 @@ from ...core.errors import Error
 from ...core.options import Options, effective, refuse_planned
 from ...core.progress import Progress
 from .. import op_names
+from .refused import worded
 from .registry import EagerGraph, note
 
 _LOG = logging.getLogger("disc.compile")
@@ -67,7 +68,7 @@ def serve(gm: torch.fx.GraphModule, example_inputs: list, options: Options) -> t
         if options.fallback == "error" or isinstance(error, RestartAnalysis):
             # Dynamo starts again, with what it has learned.
             raise
-        made, call = _eager(gm, *_worded(error))
+        made, call = _eager(gm, *worded(error))
         _LOG.info("a graph of dynamo's is torch's: %s", made.reason)
         return made, call
 
@@ -77,8 +78,10 @@ def _compiled(gm: torch.fx.GraphModule, example_inputs: list, options: Options):
     env = context.fake_mode.shape_env if context is not None and context.fake_mode is not None else None
     if env is None:
         raise Error("dynamo gave no sizes")
-    if (reason := _needs_gradient(gm)) is not None:
-        return _eager(gm, reason)
+    if _needs_gradient(gm):
+        from .training import compiled_for_training
+
+        return compiled_for_training(gm, example_inputs, options)
     from .dynamo_graph import read
     from .inference import CompiledGraph
 
@@ -110,19 +113,9 @@ def _eager(gm: torch.fx.GraphModule, reason: str | None, op: str | None = None):
     return made, made.call
 
 
-def _needs_gradient(gm: torch.fx.GraphModule) -> str | None:
+def _needs_gradient(gm: torch.fx.GraphModule) -> bool:
     enables = any(node.target is torch._C._set_grad_enabled and node.args[0] for node in gm.graph.nodes)
     if not torch.is_grad_enabled() and not enables:
-        return None
-    for node in gm.graph.nodes:
-        value = node.meta.get("example_value")
-        if node.op == "placeholder" and isinstance(value, torch.Tensor) and value.requires_grad:
-            return "it is differentiated, and disc compiles inference: call it under torch.no_grad()"
-    return None
-
-
-def _worded(error: Exception) -> tuple[str, str | None]:
-    """Why a graph is torch's, and the op that is to blame, if it is one."""
-    if not isinstance(error, Error):
-        return f"{type(error).__name__}: {error}", None
-    return (error.message if error.op is None else error.message.splitlines()[-1].strip()), error.op
+        return False
+    values = (node.meta.get("example_value") for node in gm.graph.nodes if node.op == "placeholder")
+    return any(isinstance(value, torch.Tensor) and value.requires_grad for value in values)

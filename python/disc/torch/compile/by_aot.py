@@ -15,7 +15,7 @@ from torch._guards import TracingContext
 from torch.fx._lazy_graph_module import _LazyGraphModule
 
 from ...core.options import Options
-from ..decompositions.lookup import Unserved
+from ..decompositions.lookup import table
 from ..graph.exported import Traced
 from ..lowering.table import ITEMS, serves
 from ..symbolic.expressions import SYMBOLIC
@@ -36,7 +36,7 @@ def compiled_by_aot(
         env = context.fake_mode.shape_env
         # Its code is made of the graph as it is, which is edited below.
         _LazyGraphModule.force_recompile(inner)
-        found = _read(inner, set(context.fw_metadata.static_input_indices))
+        found = read(inner, set(context.fw_metadata.static_input_indices))
         milliseconds = (time.perf_counter() - start) * 1e3
         made.append(CompiledGraph(inner, found, env, options, milliseconds))
         return made[-1].call
@@ -44,7 +44,7 @@ def compiled_by_aot(
     build = aot_autograd(
         fw_compiler=compiler,
         inference_compiler=compiler,
-        decompositions=Unserved(serves),
+        decompositions=table(serves),
         keep_inference_input_mutations=True,
     )
     run = build(gm, example_inputs)
@@ -66,7 +66,8 @@ def _number_itself(node: torch.fx.Node):
     return value if isinstance(value, SYMBOLIC) and str(node.target) not in ITEMS else node
 
 
-def _read(inner: torch.fx.GraphModule, static: set[int]) -> DynamoGraph:
+def read(inner: torch.fx.GraphModule, static: set[int]) -> DynamoGraph:
+    """Reads a graph of AOTAutograd's, and edits it; ``static`` are the positions of weights."""
     _without_numbers(inner.graph)
     holders = [node for node in inner.graph.nodes if node.op == "placeholder"]
     arguments = []

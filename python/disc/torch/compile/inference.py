@@ -54,7 +54,14 @@ class CompiledGraph:
     """A graph of dynamo's that disc compiled; ``call`` takes and gives what the graph does."""
 
     def __init__(
-        self, gm: torch.fx.GraphModule, graph: DynamoGraph, env, options: Options, milliseconds: float
+        self,
+        gm: torch.fx.GraphModule,
+        graph: DynamoGraph,
+        env,
+        options: Options,
+        milliseconds: float,
+        *,
+        packs_weights: bool = True,
     ):
         self.calls = 0
         #: Calls that dynamo's graph served.
@@ -66,7 +73,7 @@ class CompiledGraph:
         self._graph, self._env, self._options, self._milliseconds = graph, env, options, milliseconds
         #: Profiles show it.
         self._name = name_of_subject()
-        self._code = self._compiled(packs_weights=True)
+        self._code = self._compiled(packs_weights)
         #: By the identities of the weights.
         self._sets: dict[tuple[int, ...], Prepared] = {}
         self._last: Prepared | None = None

@@ -7,6 +7,7 @@ computed.
 from __future__ import annotations
 
 import collections
+import functools
 from collections.abc import Callable
 
 import torch
@@ -96,6 +97,19 @@ class Unserved(collections.UserDict):
 
     def __bool__(self) -> bool:
         return True
+
+
+@functools.cache
+def table(serves: Serves) -> dict[torch._ops.OpOverload, Callable]:
+    """The steps of all ops that are not served and that torch does not divide by itself, as a
+    plain dictionary: AOTAutograd copies its table.
+    """
+    import torch._decomp.decompositions
+    import torch._refs
+
+    unserved = Unserved(serves)
+    known = [*torch._decomp.decomposition_table, *basic.OWN]
+    return {func: unserved[func] for func in known if func in unserved}
 
 
 def is_constant(func: torch._ops.OpOverload) -> bool:
