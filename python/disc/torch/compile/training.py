@@ -7,6 +7,7 @@ Invariant: the backward compiler never raises. AOTAutograd would keep its error 
 
 from __future__ import annotations
 
+import copy
 import logging
 import time
 from collections.abc import Callable
@@ -16,6 +17,7 @@ import torch
 from torch._dynamo.backends.common import aot_autograd
 from torch._dynamo.exc import RestartAnalysis
 from torch._guards import TracingContext
+from torch.utils._python_dispatch import _disable_current_modes
 
 from ...core.options import Options
 from ...core.report import nothing, summed
@@ -101,14 +103,16 @@ def compiled_for_training(
 def _part(inner: torch.fx.GraphModule, options: Options, name: str) -> CompiledGraph | EagerGraph:
     start = time.perf_counter()
     try:
-        with torch.no_grad():
+        # AOTAutograd compiles while it traces.
+        with torch.no_grad(), _disable_current_modes():
             context = TracingContext.get()
             env = context.fake_mode.shape_env
-            # Its code is made of the graph as it is, which is edited below.
-            original = torch.fx.GraphModule(inner, inner.graph)
-            found = read(inner, set())
+            # What is read is edited; torch runs the graph as it is.
+            found = read(torch.fx.GraphModule(inner, copy.deepcopy(inner.graph)), set())
+            if not found.given:
+                return EagerGraph(inner, None)
             milliseconds = (time.perf_counter() - start) * 1e3
-            return CompiledGraph(original, found, env, options, milliseconds, packs_weights=False)
+            return CompiledGraph(inner, found, env, options, milliseconds, packs_weights=False)
     except Exception as error:
         if isinstance(error, RestartAnalysis) or (options.fallback == "error" and name == "forward"):
             raise

@@ -12,7 +12,7 @@ import math
 
 import torch
 
-from . import antialias, bessel, factors, linalg, normal, special, transformer
+from . import antialias, backward, bessel, factors, linalg, normal, special, transformer
 from .triangles import triu_indices
 
 aten = torch.ops.aten
@@ -244,6 +244,7 @@ OWN = {
     aten.quantile.default: _of_some(aten.quantile.default),
     aten.quantile.scalar: _of_some(aten.quantile.scalar),
     aten.vander.default: _vander,
+    **backward.OWN,
     **bessel.OWN,
     **factors.OWN,
     **linalg.OWN,

@@ -29,6 +29,9 @@ _WHOLE = frozenset(
     )
 )
 
+#: Their lowerings give the result alone, and not what a backward op takes beside it.
+_ONE_RESULT = frozenset((aten.log_sigmoid_forward.default,))
+
 
 def serves_all(op: torch._ops.OpOverload, is_complex: bool) -> bool:
     return True
@@ -107,9 +110,11 @@ def table(serves: Serves) -> dict[torch._ops.OpOverload, Callable]:
     import torch._decomp.decompositions
     import torch._refs
 
+    # What C++ divides, torch's steps in Python divide without writes.
+    in_python = {**torch._decomp.decomposition_table, **basic.OWN}
     unserved = Unserved(serves)
-    known = [*torch._decomp.decomposition_table, *basic.OWN]
-    return {func: unserved[func] for func in known if func in unserved}
+    found = {func: in_python[func] for func in in_python if func in unserved}
+    return found | {func: in_python[func] for func in _ONE_RESULT}
 
 
 def is_constant(func: torch._ops.OpOverload) -> bool:
