@@ -17,6 +17,7 @@ from ...core.errors import Error
 from ...core.options import Options, effective, refuse_planned
 from ...core.progress import Progress
 from .. import op_names
+from .attributes import lifted, with_attributes
 from .refused import worded
 from .registry import EagerGraph, note
 
@@ -63,7 +64,9 @@ def serve(gm: torch.fx.GraphModule, example_inputs: list, options: Options) -> t
     dynamo calls; raises only with ``fallback="error"``.
     """
     try:
-        return _compiled(gm, example_inputs, options)
+        lifting, tensors = lifted(gm)
+        made, call = _compiled(lifting, [*example_inputs, *tensors], options)
+        return made, with_attributes(call, tensors)
     except Exception as error:
         if options.fallback == "error" or isinstance(error, RestartAnalysis):
             # Dynamo starts again, with what it has learned.

@@ -13,7 +13,7 @@ from collections.abc import Callable
 import torch
 from torch._C import DispatchKey
 
-from . import basic
+from . import basic, foreach
 
 aten = torch.ops.aten
 #: Of an op, and whether a tensor of complex numbers is among its arguments: whether it stays whole.
@@ -39,6 +39,8 @@ def serves_all(op: torch._ops.OpOverload, is_complex: bool) -> bool:
 
 def steps(func: torch._ops.OpOverload) -> Callable | None:
     """The function that computes ``func`` out of other ops, if there is one."""
+    if foreach.is_one(func):
+        return foreach.steps(func)
     if func._schema.is_mutable:
         # An op whose name says nothing of its writes has steps that write.
         return _written(func) or (None if func._opname.endswith("_") else _of_torch(func))
@@ -114,7 +116,7 @@ def table(serves: Serves) -> dict[torch._ops.OpOverload, Callable]:
     in_python = {**torch._decomp.decomposition_table, **basic.OWN}
     unserved = Unserved(serves)
     found = {func: in_python[func] for func in in_python if func in unserved}
-    return found | {func: in_python[func] for func in _ONE_RESULT}
+    return found | foreach.table() | {func: in_python[func] for func in _ONE_RESULT}
 
 
 def is_constant(func: torch._ops.OpOverload) -> bool:

@@ -31,8 +31,9 @@ def written_arguments(node) -> list[torch.fx.Node]:
     for i, argument in enumerate(schema.arguments):
         if argument.alias_info is not None and argument.alias_info.is_write:
             given = node.args[i] if i < len(node.args) else node.kwargs.get(argument.name)
-            if isinstance(given, torch.fx.Node):
-                found.append(given)
+            # Ops of ``_foreach`` write to the tensors of a list.
+            several = given if isinstance(given, (list, tuple)) else [given]
+            found += [one for one in several if isinstance(one, torch.fx.Node)]
     return found
 
 

@@ -279,9 +279,8 @@ class Recorder(SchemaCheckMode):
                 return met[found[2]]
             return self._build(found, self._node(func, node_args, node_kwargs), met)
         if not self.serves(func, any(t.is_complex() for t in met)):
-            steps = self._steps(func, args, kwargs, met)
-            if steps is not None:
-                return steps
+            if (made := self._steps(func, args, kwargs, met)) is not None:
+                return made[0]
         if not constant and (found := self._plain(func, args, kwargs, met)) is not None:
             self.known[key] = found
             return (
@@ -313,15 +312,15 @@ class Recorder(SchemaCheckMode):
         return out
 
     def _steps(self, func, args, kwargs, met: list):
-        """Records an op as its decomposition; returns its result,
-        or None if there is no decomposition.
+        """Records an op as its decomposition; returns its result in a tuple, since that of an op
+        that only writes is None, or None if there is no decomposition.
         """
         if not met and lookup.is_constant(func) and not has_symbol((*args, *kwargs.values())):
             with unset_fake_temporarily(), torch._C._DisableTorchDispatch():
                 made = func(*args, **kwargs)
             tensors = [t for t in pytree.tree_leaves(made) if isinstance(t, torch.Tensor)]
             self.traced.made += tensors
-            return made if sum(t.nbytes for t in tensors) <= _MOST_BYTES else None
+            return (made,) if sum(t.nbytes for t in tensors) <= _MOST_BYTES else None
         steps = lookup.steps(func)
         if steps is None:
             return None
@@ -336,8 +335,9 @@ class Recorder(SchemaCheckMode):
             with self:
                 out = steps(*args, **kwargs)
             tensors = [t for t in pytree.tree_leaves(out) if isinstance(t, torch.Tensor)]
-            if tensors and all("_disc" in t.__dict__ for t in tensors) and not self._draws(func, last):
-                return out
+            is_whole = bool(tensors) or not func._schema.returns
+            if is_whole and all("_disc" in t.__dict__ for t in tensors) and not self._draws(func, last):
+                return (out,)
         except Exception:
             # If sizes or types are wrong, the op itself will say so.
             pass
