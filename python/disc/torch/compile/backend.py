@@ -89,16 +89,18 @@ def _compiled(gm: torch.fx.GraphModule, example_inputs: list, options: Options):
     from .inference import CompiledGraph
 
     start = time.perf_counter()
-    with Progress(options, "graph") as stage, torch.no_grad(), warnings.catch_warnings():
+    with Progress(options, "graph") as stage, warnings.catch_warnings():
         # torch advises against sizes as arguments.
         warnings.simplefilter("ignore")
         stage("capture")
         try:
-            found = read(gm, env)
+            with torch.no_grad():
+                found = read(gm, env)
         except RestartAnalysis:
             raise
         except Exception as error:
-            # Whatever stopped it: AOTAutograd succeeds, or says what is wrong.
+            # Whatever stopped it: AOTAutograd succeeds, or says what is wrong. Gradients that the
+            # graph itself asks for (torch.func.grad) are taken while it traces.
             _LOG.info("a graph of dynamo's goes through AOTAutograd: %s", error)
             from .by_aot import compiled_by_aot
 
@@ -107,7 +109,8 @@ def _compiled(gm: torch.fx.GraphModule, example_inputs: list, options: Options):
         if not any(node.op == "call_function" for node in found.graph.nodes):
             return _eager(gm, None)
         stage("compile")
-        made = CompiledGraph(gm, found, env, options, captured)
+        with torch.no_grad():
+            made = CompiledGraph(gm, found, env, options, captured)
         return made, made.call
 
 

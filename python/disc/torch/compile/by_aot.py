@@ -13,6 +13,7 @@ import torch
 from torch._dynamo.backends.common import aot_autograd
 from torch._guards import TracingContext
 from torch.fx._lazy_graph_module import _LazyGraphModule
+from torch.utils._python_dispatch import _disable_current_modes
 
 from ...core.options import Options
 from ..decompositions.lookup import table
@@ -38,7 +39,8 @@ def compiled_by_aot(
         _LazyGraphModule.force_recompile(inner)
         found = read(inner, set(context.fw_metadata.static_input_indices))
         milliseconds = (time.perf_counter() - start) * 1e3
-        made.append(CompiledGraph(inner, found, env, options, milliseconds))
+        with torch.no_grad(), _disable_current_modes():
+            made.append(CompiledGraph(inner, found, env, options, milliseconds))
         return made[-1].call
 
     build = aot_autograd(
