@@ -183,6 +183,7 @@ class CompiledByTorch(Compiled):
                     "layers": row.get("layers", {}),
                     "lines": row.get("lines", {}),
                     "clusters": row["clusters"],
+                    **({"saved_bytes": row["saved_bytes"]} if "saved_bytes" in row else {}),
                     "coverage": row["coverage"],
                     "calls": graph.calls,
                 }

@@ -22,6 +22,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 from ...core.options import Options
 from ...core.report import nothing, summed
 from ..decompositions.lookup import table
+from ..graph.exported import Traced
 from ..lowering.table import serves
 from .by_aot import read
 from .inference import CompiledGraph
@@ -37,7 +38,11 @@ class DifferentiatedGraph:
 
     def __init__(self, gm: torch.fx.GraphModule):
         self.parts: dict[str, Any] = {}
-        self._operations = sum(node.op.startswith("call") for node in gm.graph.nodes)
+        #: The most bytes that a call of the forward part kept for the backward part, arguments left
+        #: out.
+        self.saved_bytes = 0
+        #: Why the partitioner did not do what it was asked to.
+        self.refusal: str | None = None
 
     @property
     def calls(self) -> int:
@@ -49,7 +54,7 @@ class DifferentiatedGraph:
         """The values of the report that the parts know, added up."""
         rows = [part.report_values() for part in self.parts.values()]
         first = next((row for row in rows if row["clusters"]), nothing())
-        return {**first, **summed(rows, 0, self.calls)}
+        return {**first, **summed(rows, 0, self.calls), "saved_bytes": self.saved_bytes}
 
     def executables(self) -> list[Any]:
         """The compiled code of both parts."""
@@ -57,9 +62,10 @@ class DifferentiatedGraph:
 
     def fallbacks(self) -> list[dict[str, Any]]:
         """Describes what torch runs in a step, and in which part."""
-        return [
-            {**row, "part": name} for name, part in self.parts.items() for row in part.fallbacks()
-        ]
+        found = [{**row, "part": name} for name, part in self.parts.items() for row in part.fallbacks()]
+        if self.refusal is not None:
+            found.append({"op": "partition", "reason": self.refusal, "source": None, "calls": 0, "part": "both"})
+        return found
 
 
 def compiled_for_training(
@@ -70,55 +76,74 @@ def compiled_for_training(
     """
     made = DifferentiatedGraph(gm)
 
-    def compiler(name: str) -> Callable:
-        def compile_part(inner: torch.fx.GraphModule, _) -> Callable:
-            if name == "backward":
-                _keep_donated(TracingContext.try_get())
-            part = _part(inner, options, name)
-            made.parts[name] = part
+    def forward(inner: torch.fx.GraphModule, _) -> Callable:
+        returned = TracingContext.get().fw_metadata.num_forward
+        part, computed = _part(inner, options, "forward")
+        made.parts["forward"] = part
+        saved = [position for position in computed if position >= returned]
 
-            def call(args: list):
-                # The function keeps ``made``, which the report shows. Tensors that only the list
-                # holds are free behind the call.
-                results = made.parts[name].call(*args)
-                args.clear()
-                return results
+        def call(args: list):
+            results = part.call(*args)
+            args.clear()
+            made.saved_bytes = max(made.saved_bytes, sum([results[position].nbytes for position in saved]))
+            return results
 
-            call._boxed_call = True
-            return call
+        call._boxed_call = True
+        return call
 
-        return compile_part
+    def backward(inner: torch.fx.GraphModule, _) -> Callable:
+        _keep_donated(TracingContext.try_get())
+        part, _ = _part(inner, options, "backward")
+        made.parts["backward"] = part
+
+        def call(args: list):
+            results = part.call(*args)
+            # Saved tensors that only the list holds are free now.
+            args.clear()
+            return results
+
+        call._boxed_call = True
+        return call
+
+    def divided(joint: torch.fx.GraphModule, inputs, **kwargs):
+        forward_graph, backward_graph, made.refusal = partition(joint, inputs, **kwargs)
+        return forward_graph, backward_graph
 
     build = aot_autograd(
-        fw_compiler=compiler("forward"),
-        bw_compiler=compiler("backward"),
-        inference_compiler=compiler("forward"),
+        fw_compiler=forward,
+        bw_compiler=backward,
+        inference_compiler=forward,
         decompositions=table(serves),
-        partition_fn=partition,
+        partition_fn=divided,
         keep_inference_input_mutations=True,
     )
     return made, build(gm, example_inputs)
 
 
-def _part(inner: torch.fx.GraphModule, options: Options, name: str) -> CompiledGraph | EagerGraph:
+def _part(
+    inner: torch.fx.GraphModule, options: Options, name: str
+) -> tuple[CompiledGraph | EagerGraph, list[int]]:
+    """A part of a graph, and the positions of the results that it computes itself."""
     start = time.perf_counter()
     try:
         # AOTAutograd compiles while it traces.
         with torch.no_grad(), _disable_current_modes():
-            context = TracingContext.get()
-            env = context.fake_mode.shape_env
+            env = TracingContext.get().fake_mode.shape_env
             # What is read is edited; torch runs the graph as it is.
-            found = read(torch.fx.GraphModule(inner, copy.deepcopy(inner.graph)), set())
+            copied = torch.fx.GraphModule(inner, copy.deepcopy(inner.graph))
+            results = Traced(copied.graph).results
+            found = read(copied, set())
             if not found.given:
-                return EagerGraph(inner, None)
+                return EagerGraph(inner, None), []
+            computed = [i for i, result in enumerate(results) if result in found.given]
             milliseconds = (time.perf_counter() - start) * 1e3
-            return CompiledGraph(inner, found, env, options, milliseconds, packs_weights=False)
+            return CompiledGraph(inner, found, env, options, milliseconds, packs_weights=False), computed
     except Exception as error:
         if isinstance(error, RestartAnalysis) or (options.fallback == "error" and name == "forward"):
             raise
         part = EagerGraph(inner, *worded(error))
         _LOG.info("a %s graph is torch's: %s", name, part.reason)
-        return part
+        return part, []
 
 
 def _keep_donated(context: TracingContext | None) -> None:

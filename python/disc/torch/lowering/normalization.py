@@ -38,6 +38,7 @@ def native_layer_norm(b, x, shape, weight, bias, eps):
     axes = list(range(len(x.shape) - len(shape), len(x.shape)))
     wide = b.wide(x)
     y, mean, rstd = normalised(b, wide, axes, eps)
+    mean, rstd = _rounded(b, x, (mean, rstd), (weight, bias))
     return b.convert(affine(b, y, weight, bias), x.dtype), mean, rstd
 
 
@@ -67,6 +68,7 @@ def native_group_norm(b, x, weight, bias, n, c, hxw, groups, eps):
     grouped = b.reshape(wide, [batch, groups, channels // groups * product(rest)])
     y, mean, rstd = normalised(b, grouped, [2], eps)
     y = affine(b, b.reshape(y, x.shape), weight, bias, axis=1)
+    mean, rstd = _rounded(b, x, (mean, rstd), (weight, bias))
     return b.convert(y, x.dtype), b.squeeze(mean, 2), b.squeeze(rstd, 2)
 
 
@@ -91,11 +93,14 @@ def batch_norm_in_training(b, x, weight, bias, mean, var, training, momentum, ep
     ]
 
 
-def _saved(b, x, statistics, axes, parameters):
+def _rounded(b, x, statistics, parameters):
     """Mean and deviation as the op returns them: of half precision only if all parameters are."""
     is_half = all(p is None or p.dtype == x.dtype for p in parameters)
-    found = [b.squeeze(t, *axes) for t in statistics]
-    return [b.convert(t, x.dtype) for t in found] if is_half else found
+    return [b.convert(value, x.dtype if is_half else value.dtype) for value in statistics]
+
+
+def _saved(b, x, statistics, axes, parameters):
+    return _rounded(b, x, [b.squeeze(t, *axes) for t in statistics], parameters)
 
 
 def _moved(b, old, new, momentum, number):
