@@ -59,6 +59,8 @@ def named(examples) -> dict[int, dict[int, str | int]]:
 def disc(module, examples, threads: int) -> Call:
     import disc
 
+    if hasattr(module, "compiled"):
+        return backend(module, examples, threads)
     options = disc.Options(threads=threads, cache=False, weights=WEIGHTS)
     dims = None if ALL_DIMS else named(examples)
     fast = disc.optimize(module, typical(examples), dims=dims, options=options)
@@ -78,7 +80,7 @@ def backend(module, examples, threads: int) -> Call:
     """disc as the backend of torch.compile."""
     torch._dynamo.config.recompile_limit = 64
     options = {"threads": threads, "cache": False, "weights": WEIGHTS, "progress": False}
-    fast = torch.compile(module, backend="disc", dynamic=True, options=options)
+    fast = _applied(module, lambda part: torch.compile(part, backend="disc", dynamic=True, options=options))
     return lambda inputs: pytree.tree_leaves(fast(*inputs))
 
 
@@ -86,8 +88,13 @@ def inductor(module, examples, threads: int) -> Call:
     torch._dynamo.reset()
     # A recompilation for a new size is part of what is measured: the limit must not end in eager.
     torch._dynamo.config.recompile_limit = 64
-    fast = torch.compile(module, dynamic=True)
+    fast = _applied(module, lambda part: torch.compile(part, dynamic=True))
     return lambda inputs: pytree.tree_leaves(fast(*inputs))
+
+
+def _applied(module, compile):
+    """A module compiled, or what of a step of training is compiled."""
+    return module.compiled(compile) if hasattr(module, "compiled") else compile(module)
 
 
 def aotinductor(module, examples, threads: int) -> Call:

@@ -27,7 +27,7 @@ HERE = Path(__file__).parent
 ERRORS = {"exact": 1e-3, "bf16": 3e-2, "int8": 3e-2, "int4": 0.3}
 #: The columns that disc computes, with weights in the requested form.
 OURS = ("disc", "static", "backend")
-SUITES = ("bert", "sentence", "streams", "memory", "matmul", "attention", "conv", "index")
+SUITES = ("bert", "sentence", "streams", "memory", "matmul", "attention", "conv", "index", "training")
 
 
 def arguments() -> argparse.Namespace:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+import disc
 import pytest
 import torch
 from torch import nn
-
-import disc
 
 SHAPES = ((8, 4), (33,), (5, 7), (1,))
 #: Optimizers of torch, with options; each in both forms.
@@ -69,7 +68,8 @@ def test_steps_are_those_of_torch(name, options, foreach):
     # Where a difference of two moments is near zero, its root keeps half of the digits.
     torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=3e-5)
     report = disc.report(step).to_dict()
-    assert report["fallbacks"] == [] and report["coverage"] == 1.0
+    assert report["fallbacks"] == []
+    assert report["coverage"] == 1.0
     states = (optimizer.state_dict()["state"] for optimizer in (first, second))
     torch.testing.assert_close(*states, rtol=1e-4, atol=3e-5)
 
@@ -112,7 +112,9 @@ def test_ops_over_lists_in_parts():
         torch._foreach_add_(ys, xs)
         return torch.stack([x + y for x, y in zip(xs, ys, strict=True)])
 
-    options = disc.Options(block_ops=("aten.mul.Tensor", "aten.mul.Scalar"), fallback="framework", min_cluster_size=1)
+    options = disc.Options(
+        block_ops=("aten.mul.Tensor", "aten.mul.Scalar"), fallback="framework", min_cluster_size=1
+    )
     given = [[torch.randn(4) for _ in range(2)] for _ in range(2)]
     expected = [[t.clone() for t in several] for several in given]
     fast = torch.compile(f, backend="disc", options={"block_ops": options.block_ops, "fallback": "framework"})

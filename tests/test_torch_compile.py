@@ -284,7 +284,8 @@ def test_gradients_are_those_of_eager_mode():
     for a, p in zip(ours, model.parameters(), strict=True):
         same(a, p.grad)
     report = disc.report(fast).to_dict()
-    assert report["fallbacks"] == [] and report["coverage"] == 1.0
+    assert report["fallbacks"] == []
+    assert report["coverage"] == 1.0
 
 
 def test_graph_breaks_are_reported_with_their_line():

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import copy
 
+import disc
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 from training_models import CASES
-
-import disc
 
 FRAMEWORK = {"fallback": "framework"}
 #: Adam divides noise by noise where a gradient is zero but for rounding, such as that of a bias
@@ -70,9 +69,11 @@ def test_fifty_steps_of_changing_sizes(name):
     for (key, got), wanted in pairs:
         assert (got.double() - wanted.double()).abs().max() < MOST_MOVED, key
     report = disc.report(fast).to_dict()
-    assert report["fallbacks"] == [] and report["recompiles"] == []
+    assert report["fallbacks"] == []
+    assert report["recompiles"] == []
     # One for the forward and one for the backward part.
-    assert report["compiles"] == 2 and report["clusters"] == 2
+    assert report["compiles"] == 2
+    assert report["clusters"] == 2
 
 
 def test_the_report_has_both_parts():
@@ -81,7 +82,9 @@ def test_the_report_has_both_parts():
     fast(torch.randn(5, 8)).sum().backward()
     report = disc.report(fast).to_dict()
     (graph,) = report["graphs"]
-    assert graph["calls"] == 2 and graph["clusters"] == 2 and report["coverage"] == 1.0
+    assert graph["calls"] == 2
+    assert graph["clusters"] == 2
+    assert report["coverage"] == 1.0
     assert "peak_arena_bytes" in report
 
 
@@ -100,8 +103,8 @@ def test_backward_twice():
 def test_double_backward_is_refused_as_torch_refuses_it():
     fast = compiled(lambda x: (x**3).sum(), **FRAMEWORK)
     x = torch.randn(4, requires_grad=True)
+    (of_x,) = torch.autograd.grad(fast(x), x, create_graph=True)
     with pytest.raises(RuntimeError, match="double backward"):
-        (of_x,) = torch.autograd.grad(fast(x), x, create_graph=True)
         of_x.sum().backward()
 
 
@@ -267,7 +270,7 @@ def test_running_statistics_are_written():
 
 
 def test_evaluation_between_steps():
-    fast, model, expected = both()
+    fast, model, _expected = both()
     optimizer = torch.optim.SGD(model.parameters(), 0.1)
     for rows in (3, 5, 4):
         x = torch.randn(rows, 8)
@@ -326,7 +329,9 @@ def test_a_backward_part_that_cannot_be_compiled_is_torchs(monkeypatch):
             run(x).square().sum().backward()
         same(gradients(model), gradients(expected), rtol=1e-4, atol=1e-4)
     (row,) = disc.report(fast).to_dict()["fallbacks"]
-    assert row["part"] == "backward" and "planted" in row["reason"] and row["calls"] == 2
+    assert row["part"] == "backward"
+    assert "planted" in row["reason"]
+    assert row["calls"] == 2
 
 
 @pytest.mark.fallback
@@ -337,9 +342,15 @@ def test_an_op_without_a_backward_entry_is_torchs():
     fast = compiled(f, **FRAMEWORK)
     for rows in (9, 11):
         given = torch.randn(rows, 3, 5, 6, requires_grad=True), torch.randn(rows, 4, 7, 2, requires_grad=True)
-        same(torch.autograd.grad(fast(*given), given), torch.autograd.grad(f(*given), given), rtol=1e-4, atol=1e-4)
+        same(
+            torch.autograd.grad(fast(*given), given),
+            torch.autograd.grad(f(*given), given),
+            rtol=1e-4,
+            atol=1e-4,
+        )
     (row,) = disc.report(fast).to_dict()["fallbacks"]
-    assert row["op"] == "aten.grid_sampler_2d_backward.default" and row["part"] == "backward"
+    assert row["op"] == "aten.grid_sampler_2d_backward.default"
+    assert row["part"] == "backward"
 
 
 @pytest.mark.fallback
@@ -396,7 +407,8 @@ def test_the_trainer_of_transformers(tmp_path):
         found.append([float(loss) for loss in log.losses])
     assert found[0] == pytest.approx(found[1], abs=2e-3)
     report = disc.report(model).to_dict()
-    assert report["coverage"] == 1.0 and report["fallbacks"] == []
+    assert report["coverage"] == 1.0
+    assert report["fallbacks"] == []
 
 
 def test_bytes_that_are_saved_are_counted():

@@ -4,12 +4,10 @@ float64.
 
 from __future__ import annotations
 
-import pytest
+import disc
 import torch
 from torch import nn
 from training_rows import ROWS, Row
-
-import disc
 
 #: The last bits that an element of a gradient may miss, by type: relative and absolute.
 BOUNDS = {torch.float32: (1e-4, 1e-4), torch.bfloat16: (5e-2, 5e-2)}
@@ -65,7 +63,8 @@ def test_gradients_are_those_of_float64(row, dtype):
         for x, y in pairs:
             assert (x.grad is None) == (y.grad is None)
             if x.grad is not None:
-                assert x.grad.dtype == dtype and x.grad.shape == x.shape
+                assert x.grad.dtype == dtype
+                assert x.grad.shape == x.shape
                 _same(x.grad, y.grad, dtype)
                 compared += 1
     report = disc.report(fast).to_dict()

@@ -29,7 +29,9 @@ class ConvNet(nn.Module):
 
     def __init__(self):
         super().__init__()
-        self.first = nn.Sequential(nn.Conv2d(3, 16, 3, padding=1), nn.BatchNorm2d(16), nn.ReLU(), nn.MaxPool2d(2))
+        self.first = nn.Sequential(
+            nn.Conv2d(3, 16, 3, padding=1), nn.BatchNorm2d(16), nn.ReLU(), nn.MaxPool2d(2)
+        )
         self.second = nn.Sequential(nn.Conv2d(16, 32, 3, stride=2, padding=1), nn.BatchNorm2d(32), nn.ReLU())
         self.classes = nn.Linear(32, 10)
 
@@ -137,7 +139,9 @@ def _classes(scores: torch.Tensor) -> torch.Tensor:
 
 CASES = {
     "perceptron": Case(perceptron, lambda i: (torch.randn(2 + i % 7, 32),), _classes),
-    "convnet": Case(ConvNet, lambda i: (torch.randn(2 + i % 5, 3, 16 + 4 * (i % 3), 18 + 2 * (i % 4)),), _classes),
+    "convnet": Case(
+        ConvNet, lambda i: (torch.randn(2 + i % 5, 3, 16 + 4 * (i % 3), 18 + 2 * (i % 4)),), _classes
+    ),
     "bert": Case(bert, _tokens, lambda result: _classes(result.logits)),
     "decoder": Case(Decoder, _tokens, _classes),
     "conformer": Case(

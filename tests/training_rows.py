@@ -39,13 +39,17 @@ def _unary() -> list[Row]:
         "abs asinh atan ceil cos cosh erf erfc exp exp2 expm1 floor i0 neg relu round sigmoid sign sin sinc sinh "
         "square tan tanh trunc deg2rad rad2deg nan_to_num"
     )
-    makers = {name: randn for name in anywhere.split()}
+    makers = dict.fromkeys(anywhere.split(), randn)
     makers |= {name: above(-0.8, 0.2) for name in ("acos", "asin", "atanh", "erfinv")}
-    makers |= {name: above(0) for name in "lgamma log log10 log1p log2 reciprocal rsqrt sqrt".split()}
+    makers |= {
+        name: above(0) for name in ["lgamma", "log", "log10", "log1p", "log2", "reciprocal", "rsqrt", "sqrt"]
+    }
     makers |= {"acosh": above(1), "logit": above(0, 1)}
     rows = [Row(name, getattr(torch, name), _of(make, 6)) for name, make in makers.items()]
     special = {"entr": above(0), "erfcx": randn}
-    rows += [Row(f"special.{name}", getattr(torch.special, name), _of(make, 6)) for name, make in special.items()]
+    rows += [
+        Row(f"special.{name}", getattr(torch.special, name), _of(make, 6)) for name, make in special.items()
+    ]
     names = (
         "celu elu gelu hardshrink hardsigmoid hardswish hardtanh leaky_relu logsigmoid mish relu6 selu silu softplus "
         "softshrink softsign tanhshrink glu"
@@ -59,10 +63,12 @@ def _of(make, *sizes):
 
 
 def _binary() -> list[Row]:
-    names = "add sub mul div maximum minimum fmax fmin hypot atan2 logaddexp logaddexp2 copysign fmod remainder"
-    both = lambda n: [randn(n, 6), above(0.5)(n, 6)]  # noqa: E731
+    names = (
+        "add sub mul div maximum minimum fmax fmin hypot atan2 logaddexp logaddexp2 copysign fmod remainder"
+    )
+    both = lambda n: [randn(n, 6), above(0.5)(n, 6)]
     rows = [Row(name, getattr(torch, name), both) for name in names.split()]
-    positive = lambda n: [above(0.5)(n, 6), above(0.5)(n, 6)]  # noqa: E731
+    positive = lambda n: [above(0.5)(n, 6), above(0.5)(n, 6)]
     rows += [Row(name, getattr(torch, name), positive) for name in ("pow", "xlogy")]
     losses = "mse_loss l1_loss smooth_l1_loss huber_loss poisson_nll_loss kl_div"
     rows += [Row(f"F.{name}", getattr(F, name), both) for name in losses.split()]
@@ -74,9 +80,7 @@ def _along(name: str, **options):
 
 
 def _reductions() -> list[Row]:
-    names = (
-        "sum mean amax amin var std logsumexp softmax log_softmax cumsum cumprod logcumsumexp nansum prod"
-    )
+    names = "sum mean amax amin var std logsumexp softmax log_softmax cumsum cumprod logcumsumexp nansum prod"
     functions: dict[str, Callable] = {name: _along(name) for name in names.split()}
     functions |= {
         "max": lambda x: x.max(-1)[0],
@@ -132,7 +136,10 @@ def _moves() -> list[Row]:
     }
     rows = [Row(name, function, _of(randn, 6)) for name, function in functions.items()]
     pads = ("reflect", "replicate", "circular")
-    rows += [Row(f"pad {mode}", lambda x, mode=mode: F.pad(x, (2, 2), mode=mode), _of(randn, 3, 6)) for mode in pads]
+    rows += [
+        Row(f"pad {mode}", lambda x, mode=mode: F.pad(x, (2, 2), mode=mode), _of(randn, 3, 6))
+        for mode in pads
+    ]
     places = torch.tensor([[0, 2]])
     return [
         *rows,
@@ -144,7 +151,11 @@ def _moves() -> list[Row]:
         Row("index_add", lambda x, y: x.index_add(1, twice, y), lambda n: [randn(n, 6), randn(n, 3)]),
         Row("index_copy", lambda x, y: x.index_copy(1, first, y), lambda n: [randn(n, 6), randn(n, 2)]),
         Row("index_put", lambda x, y: x.index_put((first,), y), lambda n: [randn(6, n), randn(2, n)]),
-        Row("scatter", lambda x, y: x.scatter(1, places.expand(x.shape[0], -1), y), lambda n: [randn(n, 6), randn(n, 2)]),
+        Row(
+            "scatter",
+            lambda x, y: x.scatter(1, places.expand(x.shape[0], -1), y),
+            lambda n: [randn(n, 6), randn(n, 2)],
+        ),
         Row(
             "scatter_add",
             lambda x, y: x.scatter_add(1, 2 * torch.ones_like(y, dtype=torch.long), y),
@@ -159,7 +170,7 @@ def _moves() -> list[Row]:
 
 
 def _products() -> list[Row]:
-    heads = lambda n, keys: [randn(n, 2, 5, 8), randn(n, 2, keys, 8), randn(n, 2, keys, 8)]  # noqa: E731
+    heads = lambda n, keys: [randn(n, 2, 5, 8), randn(n, 2, keys, 8), randn(n, 2, keys, 8)]
     attend = F.scaled_dot_product_attention
     return [
         Row("mm", torch.matmul, lambda n: [randn(n, 6), randn(6, 5)]),
@@ -167,7 +178,11 @@ def _products() -> list[Row]:
         Row("bmm", torch.bmm, lambda n: [randn(n, 3, 6), randn(n, 6, 4)]),
         Row("addmm", torch.addmm, lambda n: [randn(4), randn(n, 6), randn(6, 4)]),
         Row("baddbmm", torch.baddbmm, lambda n: [randn(n, 3, 4), randn(n, 3, 6), randn(n, 6, 4)]),
-        Row("einsum", lambda x, y: torch.einsum("bij,bkj->bik", x, y), lambda n: [randn(n, 3, 6), randn(n, 5, 6)]),
+        Row(
+            "einsum",
+            lambda x, y: torch.einsum("bij,bkj->bik", x, y),
+            lambda n: [randn(n, 3, 6), randn(n, 5, 6)],
+        ),
         Row("linear", F.linear, lambda n: [randn(n, 6), randn(4, 6), randn(4)]),
         Row("outer", torch.outer, lambda n: [randn(n), randn(4)]),
         Row("kron", torch.kron, lambda n: [randn(n, 2), randn(3, 2)]),
@@ -180,7 +195,11 @@ def _products() -> list[Row]:
         Row("prelu", F.prelu, lambda n: [randn(n, 6), randn(6)]),
         Row("attention", attend, lambda n: heads(n, 7)),
         Row("attention causal", lambda *qkv: attend(*qkv, is_causal=True), lambda n: heads(n, 5)),
-        Row("attention mask", lambda q, k, v, m: attend(q, k, v, attn_mask=m), lambda n: [*heads(n, 7), randn(5, 7)]),
+        Row(
+            "attention mask",
+            lambda q, k, v, m: attend(q, k, v, attn_mask=m),
+            lambda n: [*heads(n, 7), randn(5, 7)],
+        ),
         Row("cdist", torch.cdist, lambda n: [randn(n, 6), randn(4, 6)]),
         Row("pairwise_distance", F.pairwise_distance, lambda n: [randn(n, 6), randn(n, 6)]),
         Row("cosine_similarity", F.cosine_similarity, lambda n: [randn(n, 6), randn(n, 6)]),
@@ -188,8 +207,8 @@ def _products() -> list[Row]:
 
 
 def _norms() -> list[Row]:
-    scale = lambda *sizes: [randn(*sizes), randn(6), randn(6)]  # noqa: E731
-    statistics = lambda x: (torch.zeros(6, dtype=x.dtype), torch.ones(6, dtype=x.dtype))  # noqa: E731
+    scale = lambda *sizes: [randn(*sizes), randn(6), randn(6)]
+    statistics = lambda x: (torch.zeros(6, dtype=x.dtype), torch.ones(6, dtype=x.dtype))
 
     def batch_norm(training):
         return lambda x, w, b: F.batch_norm(x, *statistics(x), w, b, training=training)
@@ -207,7 +226,7 @@ def _norms() -> list[Row]:
 
 def _embeddings() -> list[Row]:
     tokens = torch.tensor([[0, 2], [2, 1]])
-    table = lambda n: [randn(n + 3, 6)]  # noqa: E731
+    table = lambda n: [randn(n + 3, 6)]
     return [
         Row("embedding", lambda w: F.embedding(tokens, w), table),
         Row("embedding with a padding row", lambda w: F.embedding(tokens, w, padding_idx=2), table),
@@ -237,16 +256,31 @@ def _windows() -> list[Row]:
     both = {"held": (1, 2)}
     planes = _of(randn, 3, 6, 8)
     rows += [
-        Row("conv1d", lambda x, w, b: F.conv1d(x, w, b, padding=1), lambda n: [randn(n, 3, 8), randn(4, 3, 3), randn(4)], **both),
+        Row(
+            "conv1d",
+            lambda x, w, b: F.conv1d(x, w, b, padding=1),
+            lambda n: [randn(n, 3, 8), randn(4, 3, 3), randn(4)],
+            **both,
+        ),
         Row("conv1d of one signal", F.conv1d, lambda n: [randn(3, n + 3), randn(4, 3, 3), randn(4)], **both),
-        Row("conv3d", lambda x, w: F.conv3d(x, w, padding=1), lambda n: [randn(n, 2, 4, 5, 6), randn(3, 2, 3, 3, 3)], held=(1,)),
+        Row(
+            "conv3d",
+            lambda x, w: F.conv3d(x, w, padding=1),
+            lambda n: [randn(n, 2, 4, 5, 6), randn(3, 2, 3, 3, 3)],
+            held=(1,),
+        ),
         Row(
             "conv_transpose2d",
             lambda x, w, b: F.conv_transpose2d(x, w, b, stride=2, padding=1, output_padding=1),
             lambda n: [randn(n, 3, 5, 6), randn(3, 4, 3, 3), randn(4)],
             **both,
         ),
-        Row("conv_transpose1d", F.conv_transpose1d, lambda n: [randn(n, 3, 5), randn(3, 4, 3), randn(4)], **both),
+        Row(
+            "conv_transpose1d",
+            F.conv_transpose1d,
+            lambda n: [randn(n, 3, 5), randn(3, 4, 3), randn(4)],
+            **both,
+        ),
         Row(
             "conv_transpose2d in groups",
             lambda x, w: F.conv_transpose2d(x, w, groups=3, stride=2),
@@ -266,36 +300,62 @@ def _windows() -> list[Row]:
         Row("adaptive_avg_pool2d", lambda x: F.adaptive_avg_pool2d(x, (3, 5)), planes),
         Row("adaptive_max_pool2d", lambda x: F.adaptive_max_pool2d(x, (2, 3)), planes),
         Row("lp_pool1d", lambda x: F.lp_pool1d(x.abs(), 2, 2), _of(randn, 3, 6)),
-        Row("interpolate linear", lambda x: F.interpolate(x, size=9, mode="linear", align_corners=True), _of(randn, 3, 4)),
+        Row(
+            "interpolate linear",
+            lambda x: F.interpolate(x, size=9, mode="linear", align_corners=True),
+            _of(randn, 3, 4),
+        ),
     ]
     modes = ("nearest", "bilinear", "bicubic")
     rows += [
-        Row(f"interpolate {mode}", lambda x, mode=mode: F.interpolate(x, scale_factor=2, mode=mode), _of(randn, 3, 4, 5))
+        Row(
+            f"interpolate {mode}",
+            lambda x, mode=mode: F.interpolate(x, scale_factor=2, mode=mode),
+            _of(randn, 3, 4, 5),
+        )
         for mode in modes
     ]
     return rows
 
 
 def _losses() -> list[Row]:
-    classes = lambda x: torch.arange(x.shape[0]) % x.shape[1]  # noqa: E731
+    classes = lambda x: torch.arange(x.shape[0]) % x.shape[1]
     two, three = (lambda n, count=count: [randn(n, 6) for _ in range(count)] for count in (2, 3))
     return [
         Row("cross_entropy", lambda x: F.cross_entropy(x, classes(x)), _of(randn, 6)),
-        Row("cross_entropy smoothed", lambda x: F.cross_entropy(x, classes(x), label_smoothing=0.1), _of(randn, 6)),
+        Row(
+            "cross_entropy smoothed",
+            lambda x: F.cross_entropy(x, classes(x), label_smoothing=0.1),
+            _of(randn, 6),
+        ),
         Row(
             "cross_entropy without some",
             lambda x: F.cross_entropy(x, classes(x) - 1, ignore_index=-1, reduction="sum"),
             _of(randn, 6),
         ),
-        Row("cross_entropy weighted", lambda x, w: F.cross_entropy(x, classes(x), w.detach()), lambda n: [randn(n, 6), above(0)(6)]),
+        Row(
+            "cross_entropy weighted",
+            lambda x, w: F.cross_entropy(x, classes(x), w.detach()),
+            lambda n: [randn(n, 6), above(0)(6)],
+        ),
         Row("cross_entropy of shares", lambda x, y: F.cross_entropy(x, y.softmax(-1)), two),
         Row("nll_loss", lambda x: F.nll_loss(x.log_softmax(-1), classes(x)), _of(randn, 6)),
-        Row("nll_loss of planes", lambda x: F.nll_loss(x.log_softmax(1), torch.ones(x.shape[0], 5).long()), _of(randn, 6, 5)),
+        Row(
+            "nll_loss of planes",
+            lambda x: F.nll_loss(x.log_softmax(1), torch.ones(x.shape[0], 5).long()),
+            _of(randn, 6, 5),
+        ),
         Row("binary_cross_entropy", lambda x, y: F.binary_cross_entropy(x.sigmoid(), y.sigmoid()), two),
-        Row("binary_cross_entropy of logits", lambda x, y: F.binary_cross_entropy_with_logits(x, y.sigmoid()), two),
+        Row(
+            "binary_cross_entropy of logits",
+            lambda x, y: F.binary_cross_entropy_with_logits(x, y.sigmoid()),
+            two,
+        ),
         Row("triplet_margin_loss", F.triplet_margin_loss, three),
         Row("multi_margin_loss", lambda x: F.multi_margin_loss(x, classes(x)), _of(randn, 6)),
-        Row("cosine_embedding_loss", lambda x, y: F.cosine_embedding_loss(x, y, torch.ones_like(x[:, 0])), two),
+        Row(
+            "cosine_embedding_loss", lambda x, y: F.cosine_embedding_loss(x, y, torch.ones_like(x[:, 0])), two
+        ),
     ]
 
 

@@ -27,8 +27,8 @@ from ..lowering.table import serves
 from .by_aot import read
 from .inference import CompiledGraph
 from .partition_joint import partition
-from .registry import EagerGraph
 from .refused import worded
+from .registry import EagerGraph
 
 _LOG = logging.getLogger("disc.compile")
 
@@ -64,7 +64,9 @@ class DifferentiatedGraph:
         """Describes what torch runs in a step, and in which part."""
         found = [{**row, "part": name} for name, part in self.parts.items() for row in part.fallbacks()]
         if self.refusal is not None:
-            found.append({"op": "partition", "reason": self.refusal, "source": None, "calls": 0, "part": "both"})
+            found.append(
+                {"op": "partition", "reason": self.refusal, "source": None, "calls": 0, "part": "both"}
+            )
         return found
 
 

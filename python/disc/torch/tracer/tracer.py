@@ -278,9 +278,9 @@ class Recorder(SchemaCheckMode):
             if found[0] == "same":
                 return met[found[2]]
             return self._build(found, self._node(func, node_args, node_kwargs), met)
-        if not self.serves(func, any(t.is_complex() for t in met)):
-            if (made := self._steps(func, args, kwargs, met)) is not None:
-                return made[0]
+        whole = self.serves(func, any(t.is_complex() for t in met))
+        if not whole and (made := self._steps(func, args, kwargs, met)) is not None:
+            return made[0]
         if not constant and (found := self._plain(func, args, kwargs, met)) is not None:
             self.known[key] = found
             return (
