@@ -32,7 +32,10 @@ class Step(nn.Module):
     def forward(self, *inputs):
         with torch.enable_grad():
             loss = self.loss(self.run(*inputs))
-            return loss.detach(), *torch.autograd.grad(loss, list(self.model.parameters()))
+            found = torch.autograd.grad(loss, list(self.model.parameters()))
+            # In one tensor: errors are measured by the largest gradient, as some are zero but for
+            # rounding.
+            return loss.detach(), torch.cat([gradient.flatten() for gradient in found])
 
     def compiled(self, compile: Callable) -> Step:
         """The step of a model that ``compile`` compiles."""

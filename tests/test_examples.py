@@ -30,6 +30,7 @@ QUICK = (
     "resnet_any_size",
     "sentence_embeddings",
     "small_weights",
+    "training",
 )
 LONGEST = 60
 

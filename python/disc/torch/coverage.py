@@ -26,7 +26,7 @@ SIZES = (
 NUMBERS = ("aten._local_scalar_dense.default",)
 #: Why the others are missing.
 REASONS = {
-    "backward": "training",
+    "backward": "a gradient, compiled as its steps",
     "rand": "random numbers",
     "as_strided": "memory layout is not part of a program",
     "resize_": "memory layout is not part of a program",

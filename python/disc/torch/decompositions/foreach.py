@@ -63,6 +63,8 @@ def steps(func: torch._ops.OpOverload) -> Callable | None:
             named = {key: _part(value, i, key in listed) for key, value in kwargs.items()}
             result = op(*own, **named)
             if writes:
+                if not torch.can_cast(result.dtype, args[0][i].dtype):
+                    raise TypeError(f"{func} of {args[0][i].dtype} gives {result.dtype}")
                 result = args[0][i].copy_(result)
             results.append(result)
         return None if writes else results
