@@ -1,5 +1,5 @@
-"""Steps of training: the loss of a batch and the gradients of all parameters, at batches and lengths
-that change.
+"""Steps of training: the loss of a batch and the gradients of all parameters, at batches and
+lengths that change.
 
 Models are those that tests train, wide enough that products count. `AdamW` is the step of an
 optimizer over 200 tensors.
@@ -23,7 +23,7 @@ LENGTHS = ((4, 16), (8, 24), (3, 40), (6, 64), (2, 100), (5, 128))
 
 
 class Step(nn.Module):
-    """The loss of a model and the gradients of its parameters; ``loss`` takes the model's result."""
+    """The loss of a model, whose result ``loss`` takes, and the gradients of its parameters."""
 
     def __init__(self, model: nn.Module, loss: Callable, run: Callable | None = None):
         super().__init__()

@@ -1,5 +1,5 @@
-"""Trains a tagger of words whose batches and lengths change: forward, backward and the optimizer are
-compiled once.
+"""Trains a tagger of words whose batches and lengths change: forward, backward and the optimizer
+are compiled once.
 """
 
 import disc

@@ -105,7 +105,7 @@ def test_two_hundred_tensors():
 
 @pytest.mark.fallback
 def test_ops_over_lists_in_parts():
-    """What torch writes to a list between compiled parts is seen by those that follow."""
+    """A write of torch to a list between compiled parts is seen by those that follow."""
 
     def f(xs, ys):
         torch._foreach_mul_(xs, 2.0)

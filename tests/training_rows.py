@@ -1,7 +1,8 @@
-"""The functions whose gradients tests/test_training_rows.py compares: each with its inputs for a size.
+"""The functions whose gradients tests/test_training_rows.py compares: each with its inputs for a
+size.
 
-Every floating-point input is differentiated. ``held`` are the positions of those that are parameters
-of a module, whose sizes do not change: weights of convolutions.
+Every floating-point input is differentiated. ``held`` are the positions of those that are
+parameters of a module, whose sizes do not change: weights of convolutions.
 """
 
 from __future__ import annotations

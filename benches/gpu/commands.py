@@ -6,10 +6,12 @@ import argparse
 import json
 import os
 import queue
+import re
 import sys
 import tempfile
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from . import contestants, tables
@@ -82,7 +84,23 @@ def arguments(text: str | None) -> argparse.Namespace:
     once.add_argument("--case", action="append")
     once.add_argument("--dtype", default="f32")
     once.add_argument("--device", default="cuda:0")
-    return parser.parse_args()
+    options = parser.parse_args()
+    if options.command in PEERS:
+        refuse_unknown(options, parser.error)
+    return options
+
+
+def refuse_unknown(options: argparse.Namespace, refuse: Callable[[str], None]) -> None:
+    """Refuses names that nothing has, before the device is touched."""
+    for what, names, known in (
+        ("--dtype", options.dtype, DTYPES),
+        ("--peers", options.peers, contestants.CONTESTANTS),
+    ):
+        if unknown := [name for name in names.split(",") if name and name not in known]:
+            refuse(f"{what} {','.join(unknown)}: expected some of {', '.join(known)}")
+    part = re.fullmatch(r"(\d+)/(\d+)", options.part)
+    if part is None or int(part[1]) >= int(part[2]):
+        refuse(f"--part {options.part}: expected I/N with I below N, as 0/2")
 
 
 class Command:
@@ -124,7 +142,8 @@ class Command:
         print(tables.text(contents))
         print(f"record: {self.ledger.path}.json")
         failed = [r for r in contents["results"] if "error" in r]
-        return 1 if failed or contents["device"] is None else 0
+        is_empty = self.options.command in PEERS and not contents["results"]
+        return 1 if failed or is_empty or contents["device"] is None else 0
 
     def finds_device(self) -> bool:
         """Describes the device and measures its ceilings; without a device the record says so."""
@@ -179,6 +198,8 @@ class Command:
         first, parts = map(int, self.options.part.split("/"))
         only = [text.lower() for text in self.options.only.split(",")]
         cases = [case for case in suite.cases() if any(text in case.name.lower() for text in only)]
+        if not cases:
+            self.ledger.part("cases", {"error": f"no case is called {self.options.only}"})
         peers = [name for name in self.options.peers.split(",") if name]
         common = {
             "run": "measure", "suite": self.options.command, "device": self.options.device, "small": self.is_small,

@@ -182,7 +182,9 @@ def test_disc_is_a_function(tmp_path):
 
 
 class Frozen(bytes):
-    """Memory of the host that is lent both ways; DLPack's older form cannot say that it is read-only."""
+    """Memory of the host that is lent both ways; DLPack's older form cannot say that it is
+    read-only.
+    """
 
     def __dlpack_device__(self):
         return 1, 0

@@ -13,8 +13,8 @@ macro_rules! option_table {
                 /// the CPU level to compile for, before `DISC_TARGET`: `"x86-64-v2"`, `"x86-64-v3"`
                 /// or `"x86-64-v4"`; else that of this machine
                 target: Option<String> = $crate::Kind::Text("a name such as 'x86-64-v3'"), $crate::Value::Unset, Resolved;
-                /// the device to run on, of those that `disc.devices()` lists: `"cpu"`, or one like
-                /// `"simt:sm_90"`, which runs code for a GPU on the host and checks it
+                /// the device to run on, of those that `disc.devices()` lists: `"cpu"`, `"cuda:0"`,
+                /// or one like `"simt:sm_90"`, which runs code for a GPU on the host and checks it
                 /// ([gpu.md](../gpu.md)); else that of the module's weights. Another name is an
                 /// error, and nothing runs elsewhere
                 device: Option<String> = $crate::Kind::Text("a name such as 'cpu'"), $crate::Value::Unset, Resolved;

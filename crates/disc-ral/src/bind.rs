@@ -42,10 +42,11 @@ pub fn check_overlaps(entry: &EntryMeta, inputs: &[TensorRef<'_>]) -> Result<(),
     }
     // In the order of their addresses: an optimizer writes hundreds of inputs.
     let at = |(index, input): (usize, &TensorRef<'_>)| input.addresses().map(|at| (at.start, at.end, index));
-    let mut ranges: SmallVec<[(i128, i128, usize); 16]> = inputs.iter().take(entry.inputs.len()).enumerate().filter_map(at).collect();
+    let mut ranges: SmallVec<[(i128, i128, usize); 16]> =
+        inputs.iter().take(entry.inputs.len()).enumerate().filter_map(at).collect();
     ranges.sort_unstable();
     // Of those before, the ones that reach furthest: of all, and of those that are written.
-    let (mut any, mut written): (Option<(i128, usize)>, Option<(i128, usize)>) = (None, None);
+    let (mut any, mut written) = (None, None);
     for (start, end, index) in ranges {
         let is_written = entry.inputs[index].written;
         let before = if is_written { any } else { written };

@@ -75,12 +75,22 @@ impl SessionState {
 
     /// Describes a failure of an earlier call.
     pub(crate) fn late(&self, failure: LaunchFailure) -> Error {
+        self.found(failure, " (in an earlier call, whose results are not valid)")
+    }
+
+    /// Describes a failure that is found when a call waits for its results: it may be that of a
+    /// call before it that did not wait.
+    pub(crate) fn awaited(&self, failure: LaunchFailure) -> Error {
+        self.found(failure, " (in this call, or in one before it that did not wait for its results)")
+    }
+
+    fn found(&self, failure: LaunchFailure, whose: &str) -> Error {
         let is_fault = matches!(failure, LaunchFailure::Fault(_));
         let none = ModuleMeta::default();
         let meta = self.last.as_deref().unwrap_or(&none);
         let mut error = Failure::Launch(failure).into_error(meta, &EntryMeta::default());
         if is_fault {
-            error.message += " (in an earlier call, whose results are not valid)";
+            error.message += whose;
         }
         error
     }

@@ -67,7 +67,7 @@ impl<'o> Staging<'o> {
         call(session, &there, &mut staging)?;
         // A call that fails leaves the caller's memory as it was.
         if is_host || copies.iter().zip(&entry.inputs).any(|(copy, meta)| copy.is_some() && meta.written) {
-            session.queue.sync().map_err(|failure| session.late(failure))?;
+            session.queue.sync().map_err(|failure| session.awaited(failure))?;
         }
         staging.bring_back(session)?;
         for ((input, copy), meta) in inputs.iter().zip(&copies).zip(&entry.inputs) {

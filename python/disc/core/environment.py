@@ -8,7 +8,14 @@ import re
 from .errors import Error
 
 #: Read by ``switch``; the others of docs/guide/settings.md are read where they count.
-SWITCHES = ("DISC_CACHE", "DISC_CACHE_WEIGHTS", "DISC_LIBRARY_RULES", "DISC_PROGRESS", "DISC_SPECIALIZE")
+SWITCHES = (
+    "DISC_CACHE",
+    "DISC_CACHE_WEIGHTS",
+    "DISC_CUDA_GRAPHS",
+    "DISC_LIBRARY_RULES",
+    "DISC_PROGRESS",
+    "DISC_SPECIALIZE",
+)
 _VERIFY = "verify"
 #: A level, or levels for parts of disc; a part alone would be logged in full.
 _LOG = re.compile(r"(\w+(::\w+)*=)?(off|error|warn|info|debug|trace|[0-5])", re.IGNORECASE)
@@ -32,6 +39,9 @@ def check() -> None:
     """Raises for a switch that has a value of its own, and for a log that has no levels."""
     for name in SWITCHES:
         switch(name)
+    checks = os.environ.get("DISC_CHECK", "")
+    if checks not in ("", "late", "sync"):
+        raise Error(f"DISC_CHECK is {checks!r}, expected late or sync")
     log = os.environ.get("DISC_LOG", "")
     if log and not all(_LOG.fullmatch(part.strip()) for part in log.split(",")):
         raise Error(

@@ -148,7 +148,6 @@ fn check_launch(cx: &Check<'_>, inst: Inst) -> Result<(), Diagnostic> {
     check_product(cx, inst)
 }
 
-/// Checks that the operands are the parameters of a kernel that runs on a grid.
 /// Returns the grid kernel that an op names.
 fn grid_kernel<'m>(cx: &Check<'m>, inst: Inst) -> Result<Option<&'m Function>, Diagnostic> {
     let kernel = callee(cx, inst, FunctionKind::Kernel)?;
@@ -161,6 +160,7 @@ fn grid_kernel<'m>(cx: &Check<'m>, inst: Inst) -> Result<Option<&'m Function>, D
     }
 }
 
+/// Checks that the operands are the parameters of a kernel that runs on a grid.
 fn check_launch_grid(cx: &Check<'_>, inst: Inst) -> Result<(), Diagnostic> {
     let Some(kernel) = grid_kernel(cx, inst)? else { return Ok(()) };
     let parameters = types(kernel, kernel.parameters());

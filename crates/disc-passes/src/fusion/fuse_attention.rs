@@ -86,9 +86,21 @@ fn chain(
         (same && stays_in_rows(function, solver, rows, i)).then_some(first)
     })?;
     let product = Product::of(function, scores, converts)?;
+    if product.batch == 0 && !reduces_maximum(function, rows) {
+        // Linear layers around a norm: matmuls of their own read their weights once.
+        return None;
+    }
     let plain = product.rows.is_some() && product.right.is_some() && product.batch == rank.checked_sub(2)?;
     let along_rows = weighted.left_axes_in_order && weighted.left_sum == [rank as i64 - 1] && weighted.batch + 2 == rank;
     (plain && !product.transposed && along_rows).then_some([scores, rows, last])
+}
+
+/// Returns true if a group reduces rows to their largest elements, as a softmax does.
+fn reduces_maximum(function: &Function, group: Inst) -> bool {
+    let is_maximum = |inst: &Inst| function.kind_of(*inst) == OpKind::Maximum;
+    let mut reductions =
+        function.insts(function.inst(group).regions[0]).iter().filter(|&&inst| function.kind_of(inst) == OpKind::Reduce);
+    reductions.any(|&inst| function.insts(function.inst(inst).regions[0]).iter().any(is_maximum))
 }
 
 /// Returns true if the right operand of a group's matmul may have so few columns.

@@ -8,11 +8,12 @@ struct TorchMemory;
 
 impl MemorySource for TorchMemory {
     fn alloc(&self, gpu: u32, bytes: usize) -> Option<u64> {
-        let made = Python::attach(|py| -> PyResult<u64> {
+        // A background compilation may ask while Python ends.
+        let made = Python::try_attach(|py| -> PyResult<u64> {
             let cuda = torch_cuda(py)?;
             cuda.call_method1(intern!(py, "caching_allocator_alloc"), (bytes, gpu))?.extract()
         });
-        made.ok()
+        made?.ok()
     }
 
     fn free(&self, _gpu: u32, at: u64) {

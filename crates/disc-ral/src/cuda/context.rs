@@ -139,7 +139,8 @@ impl Gpu {
 
     fn enter(&self) -> Result<Current<'_>, CudaError> {
         if FORKED.load(Ordering::Relaxed) {
-            return Err(CudaError::new("fork", "a process that was forked after its parent used a GPU cannot use one: spawn it"));
+            let summary = "a process that was forked after its parent used a GPU cannot use one: spawn it";
+            return Err(CudaError { summary, ..CudaError::new("fork", summary) });
         }
         if let Some(error) = self.lost.get() {
             let text =

@@ -38,7 +38,7 @@ impl CudaError {
     /// Returns true after failures that end the context: each later call of the process fails too.
     pub(super) fn is_sticky(&self) -> bool {
         use sys::cudaError_enum as E;
-        const STICKY: [E; 11] = [
+        const STICKY: [E; 12] = [
             E::CUDA_ERROR_DEINITIALIZED,
             E::CUDA_ERROR_CONTEXT_IS_DESTROYED,
             E::CUDA_ERROR_ECC_UNCORRECTABLE,
@@ -48,6 +48,7 @@ impl CudaError {
             E::CUDA_ERROR_HARDWARE_STACK_ERROR,
             E::CUDA_ERROR_ILLEGAL_INSTRUCTION,
             E::CUDA_ERROR_MISALIGNED_ADDRESS,
+            E::CUDA_ERROR_INVALID_ADDRESS_SPACE,
             E::CUDA_ERROR_INVALID_PC,
             E::CUDA_ERROR_LAUNCH_FAILED,
         ];

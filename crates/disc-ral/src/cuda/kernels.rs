@@ -104,9 +104,11 @@ fn load(gpu: &Gpu, ptx: &KernelPtx) -> Result<Loaded, CudaError> {
 fn assembled(gpu: &Gpu, ptx: &KernelPtx) -> Option<Vec<u8>> {
     let chip = format!("sm_{}", gpu.sm);
     let assembler = gpu.assembler.get_or_init(|| Assembler::find(&chip, &super::package_folders())).as_ref()?;
+    // Code that only this chip runs is assembled under the name that it has there.
+    let chip = ptx.specific_target().filter(|target| target.starts_with(&chip)).unwrap_or(&chip);
     let made = match CubinCache::open() {
-        Some(cache) => assembler.assemble_cached(&cache, &ptx.text, &chip),
-        None => assembler.assemble(&ptx.text, &chip),
+        Some(cache) => assembler.assemble_cached(&cache, &ptx.text, chip),
+        None => assembler.assemble(&ptx.text, chip),
     };
     match made {
         Ok(cubin) => Some(cubin.bytes),

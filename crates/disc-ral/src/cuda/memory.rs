@@ -12,7 +12,7 @@ use std::sync::{OnceLock, PoisonError};
 /// An allocator of a framework.
 pub trait MemorySource: Send + Sync {
     /// Returns the address of memory of a GPU, by its number, at a multiple of 256 bytes; `None` if
-    /// there is none.
+    /// there is none. What the framework did with it before may still be under way.
     fn alloc(&self, gpu: u32, bytes: usize) -> Option<u64>;
 
     /// Takes memory back, which nothing uses any more.
@@ -37,6 +37,13 @@ impl Gpu {
         if let Some(source) = SOURCE.get() {
             let at = source.alloc(self.ordinal, bytes).ok_or(AllocError::Device)?;
             self.lent.lock().unwrap_or_else(PoisonError::into_inner).insert(at);
+            // The framework orders the memory behind what its own stream did with it; the stream
+            // that uses it here may be another one.
+            // SAFETY: waits.
+            if let Err(error) = self.call(|driver| unsafe { driver.synchronize_context() }) {
+                self.free(at);
+                return Err(AllocError::Driver(error.summary));
+            }
             return Ok(at);
         }
         let mut at = 0;

@@ -16,6 +16,15 @@ pub(super) struct KernelPtx {
     pub(super) is_sized_at_launch: bool,
 }
 
+impl KernelPtx {
+    /// Returns the target of PTX that one chip alone runs, such as `sm_90a`.
+    pub(super) fn specific_target(&self) -> Option<&str> {
+        let target = self.text.lines().find_map(|line| line.strip_prefix(".target "))?;
+        let target = target.split([',', ' ']).next()?;
+        target.ends_with(|last: char| last.is_ascii_alphabetic()).then_some(target)
+    }
+}
+
 /// The name of the shared memory that a launch sizes.
 const LAUNCH_SHARED: &str = "disc_shared";
 /// Starts a line of a kernel's own text, in front of its entry.
@@ -200,6 +209,13 @@ mod tests {
             assert_eq!(second.text.matches(part).count(), 1, "{part} in {}", second.text);
         }
         assert!(!second.text.contains(".entry k0("), "{}", second.text);
+    }
+
+    #[test]
+    fn code_for_one_chip_alone_is_known_by_its_target() {
+        assert_eq!(split(MODULE).unwrap()[0].specific_target(), None);
+        let special = split(&MODULE.replace(".target sm_90", ".target sm_90a, debug")).unwrap();
+        assert_eq!(special[0].specific_target(), Some("sm_90a"));
     }
 
     #[test]

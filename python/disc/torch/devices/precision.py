@@ -27,4 +27,8 @@ def with_precision(options: Options) -> Options:
     """The options with torch's precision, where none was chosen and a GPU computes."""
     if options.matmul_precision is not None or options.device in (None, "cpu"):
         return options
-    return dataclasses.replace(options, matmul_precision=process_precision())
+    from .float_rules import float_rules
+
+    # Convolutions are matmuls here: where they may not be rounded, nothing is.
+    precision = process_precision() if float_rules().convolution == "tf32" else "highest"
+    return dataclasses.replace(options, matmul_precision=precision)

@@ -23,8 +23,12 @@ use functions::{Functions, Handle};
 use plan::Plan;
 use std::{
     collections::HashMap,
-    fmt, ptr,
-    sync::{Arc, Mutex, PoisonError},
+    fmt::{self, Display},
+    ptr,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 /// The most shapes whose plans are kept: sizes of a model come in any number.
@@ -36,6 +40,7 @@ pub(super) struct CublasLt {
     handle: Handle,
     /// The plan of each shape; `None` if the library has no algorithm for it.
     plans: Mutex<HashMap<Shape, Option<Arc<Plan>>>>,
+    has_failed: AtomicBool,
 }
 
 // SAFETY: the library's functions may be called by any thread, with one handle too.
@@ -85,7 +90,7 @@ impl CublasLt {
         // process.
         let made = gpu.call(|_| Ok(unsafe { functions.create(&mut handle) }));
         made.map_err(|error| error.to_string())?.map_err(|error| error.to_string())?;
-        Ok(Self { functions, handle, plans: Mutex::default() })
+        Ok(Self { functions, handle, plans: Mutex::default(), has_failed: AtomicBool::new(false) })
     }
 
     /// Returns the plan of a shape; `None` if kernels compute it.
@@ -93,10 +98,12 @@ impl CublasLt {
     /// # Errors
     /// A device that cannot be used any more.
     pub(super) fn plan(&self, gpu: &Gpu, shape: &Shape) -> Result<Option<Arc<Plan>>, CudaError> {
-        let mut plans = self.plans.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(plan) = plans.get(shape) {
-            return Ok(plan.clone());
+        let plans = || self.plans.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = plans().get(shape).cloned();
+        if let Some(plan) = known {
+            return Ok(plan);
         }
+        // Nobody waits for the heuristics; of two threads with one shape the first one counts.
         // SAFETY: the handle is of these functions, in the context of the call.
         let made = gpu.call(|_| Ok(unsafe { Plan::new(self.functions, self.handle, shape, gpu.most_workspace()) }))?;
         let plan = match made {
@@ -104,18 +111,18 @@ impl CublasLt {
             Err(error) if error.is_unsupported() => None,
             Err(error) => {
                 // The next call may have more memory.
-                tracing::warn!("a matmul is left to kernels: {error}");
+                self.warn(&error);
                 return Ok(None);
             }
         };
         if plan.is_none() {
             tracing::info!("{self} has no algorithm for {shape:?}");
         }
+        let mut plans = plans();
         if plans.len() >= MOST_PLANS {
             plans.clear();
         }
-        plans.insert(shape.clone(), plan.clone());
-        Ok(plan)
+        Ok(plans.entry(shape.clone()).or_insert(plan).clone())
     }
 
     /// Computes a matmul on a stream. Returns false if the library has not begun it.
@@ -133,9 +140,18 @@ impl CublasLt {
         let workspace = (ptr::with_exposed_provenance_mut(workspace as usize), bytes);
         // SAFETY: generated code offers memory of the device; the workspace is the queue's own.
         let ran = gpu.call(|_| Ok(unsafe { plan.run(self.functions, self.handle, gemm, workspace, stream.cast()) }))?;
-        if let Err(error) = ran {
-            tracing::warn!("a matmul is left to kernels: {error}");
+        if let Err(error) = &ran {
+            self.warn(error);
         }
         Ok(ran.is_ok())
+    }
+
+    /// Logs a failure, the first one for all to see: a library that fails does so in each call.
+    fn warn(&self, error: &impl Display) {
+        if self.has_failed.swap(true, Ordering::Relaxed) {
+            tracing::debug!("a matmul is left to kernels: {error}");
+        } else {
+            tracing::warn!("a matmul is left to kernels: {error}; further failures are logged at level debug");
+        }
     }
 }

@@ -136,15 +136,16 @@ impl Reader<'_> {
         (group.inputs().contains(&input) && is_same_type && is_along && has_columns).then_some(input)
     }
 
-    /// Returns the value that another one only writes with other sizes, or as another type of
-    /// floats.
+    /// Returns the value that another one only writes with other sizes, or as a type that holds it:
+    /// a cast to a narrower type rounds.
     fn behind_moves(&self, mut value: Value) -> Value {
         let function = self.group.function;
+        let own = function.ty(self.result).dtype();
         while value != self.result
             && let Some(inst) = function.defining(value)
             && matches!(function.kind_of(inst), OpKind::Reshape | OpKind::Convert)
             && function.ty(function.operands(inst)[0]).dtype().is_float()
-            && function.ty(value).dtype().is_float()
+            && function.ty(value).dtype().holds(own)
         {
             value = function.operands(inst)[0];
         }

@@ -142,7 +142,9 @@ impl<'a, 'g> Mma<'a, 'g> {
 
     fn scheduled(&self, lanes: u32) -> Scheduled {
         let (group, parts) = (self.attention.group, self.parts());
-        let grid = Grid::new(THREADS as u32, warp_of(group.target));
+        let mut grid = Grid::new(THREADS as u32, warp_of(group.target));
+        // ptxas would make room for a further block by spilling.
+        grid.resident = Some(1);
         let mut frame = GridFrame::new(group, 1, grid);
         let rows = parts.rows.ceil_div(&Dim::constant(QUERIES));
         let columns = parts.columns.ceil_div(&Dim::constant(self.columns()));
