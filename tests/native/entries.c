@@ -25,7 +25,7 @@ struct Context {
     const void **weights;
 };
 
-const uint32_t disc_abi_version = 5;
+const uint32_t disc_abi_version = 6;
 static const int bytes_of[] = {0, 2, 2, 4, 8, 1, 1, 1, 2, 2, 4, 4, 8, 8};
 
 // One input, copied to one output of its type and sizes. A contiguous input of size 13 fails at site 1.

@@ -32,8 +32,10 @@ pub(crate) const LAYERS: &[Layer] = &[
     layer("disc-serve", &["disc-ral"]),
     layer("disc-simt", &["disc-ir", "disc-abi", "disc-ral"]),
     // Libraries for tests, which are loaded by their names: they know nothing of each other.
+    layer("disc-fake-library", &[]),
     layer("disc-fake-cuda", &["disc-abi", "disc-ir", "disc-ral", "disc-simt"]),
-    layer("disc-fake-cublaslt", &[]),
+    layer("disc-fake-cublaslt", &["disc-fake-library"]),
+    layer("disc-fake-cudnn", &["disc-fake-library"]),
     layer("disc", &["disc-options", "disc-abi", "disc-ir", "disc-passes", "disc-codegen", "disc-llvm", "disc-ral", "disc-simt"]),
     layer("disc-cli", &["disc", "disc-ir", "disc-passes", "disc-filetests", "disc-serve"]),
     // The wheel installs `disc` and `disc-opt` too: their main functions are in the extension.
@@ -45,7 +47,7 @@ pub(crate) const LAYERS: &[Layer] = &[
 /// results; disc's compare it with the interpreter, on a driver and a library of their own too.
 pub(crate) const TEST_ONLY: &[(&str, &[&str])] = &[
     ("disc-llvm", &["disc-passes", "disc-ral"]),
-    ("disc", &["disc-filetests", "disc-fake-cuda", "disc-fake-cublaslt"]),
+    ("disc", &["disc-filetests", "disc-fake-cuda", "disc-fake-cublaslt", "disc-fake-cudnn"]),
     ("disc-cli", &["disc-fake-cuda"]),
 ];
 

@@ -4,7 +4,7 @@
 //! All functions of the table are called on the thread that called the entry; kernels may call
 //! `launch` only.
 
-use crate::{GridLaunch, LibraryGemm, Tensor};
+use crate::{GridLaunch, LibraryConvolution, LibraryGemm, Tensor};
 use core::{ffi::c_void, ptr::NonNull};
 
 /// Success of an entry, a kernel or a runtime function.
@@ -196,8 +196,12 @@ pub struct Runtime {
     /// only, not for kernels.
     pub library_gemm: unsafe extern "C" fn(ctx: *mut Context, gemm: *mut LibraryGemm) -> i32,
 
+    /// Offers a convolution to a library of the device, as `library_gemm` does a GEMM, and writes
+    /// [`LibraryConvolution::is_taken`].
+    pub library_convolution: unsafe extern "C" fn(ctx: *mut Context, convolution: *mut LibraryConvolution) -> i32,
+
     /// Null in this version.
-    pub reserved: [*const c_void; 3],
+    pub reserved: [*const c_void; 2],
 }
 
 /// A GEMM that a kernel computes and that a library may compute instead:

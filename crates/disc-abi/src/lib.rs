@@ -14,6 +14,7 @@
 #![no_std]
 
 mod context;
+mod convolution;
 mod cpu_features;
 mod dtype;
 mod grid;
@@ -24,13 +25,14 @@ pub use context::{
     Context, EntryFn, Gemm, KERNEL_VALUES, KernelFn, KernelHandle, LEAST_NONTEMPORAL_BYTES, Runtime, SCRATCH_ALIGN,
     STATUS_FAILED, STATUS_OK,
 };
+pub use convolution::LibraryConvolution;
 pub use dtype::DType;
 pub use grid::{GRID_OVERLAPS, GRID_PERSISTENT, GridLaunch};
-pub use library::{Activation, GEMM_TF32, LibraryGemm};
+pub use library::{Activation, LIBRARY_TF32, LibraryGemm};
 pub use tensor::{DEVICE_CPU, DEVICE_CUDA, DEVICE_HIP, DEVICE_SIMT, FLAG_ALIAS, FLAG_READ_ONLY, FLAG_WRITTEN, Tensor};
 
 /// Version of this contract. Generated code exports it as the `u32` constant [`VERSION_SYMBOL`].
-pub const ABI_VERSION: u32 = 5;
+pub const ABI_VERSION: u32 = 6;
 
 /// The data symbol (a constant `u32`, aligned to 4) by which a library states the [`ABI_VERSION`]
 /// that it was generated for.

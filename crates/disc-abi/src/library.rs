@@ -23,7 +23,7 @@ pub struct LibraryGemm {
     pub right_strides: [i64; 3],
     /// Code of the [`Activation`].
     pub activation: u64,
-    /// [`GEMM_TF32`].
+    /// [`LIBRARY_TF32`].
     pub flags: u64,
     /// The number of the first grid kernel that computes it otherwise, for profiles.
     pub kernel: u64,
@@ -36,7 +36,7 @@ pub struct LibraryGemm {
 }
 
 /// Operands of f32 may be rounded to tf32, which has 10 bits behind the point.
-pub const GEMM_TF32: u64 = 1;
+pub const LIBRARY_TF32: u64 = 1;
 
 /// A function of each sum, once the bias is added.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -82,9 +82,14 @@ impl LibraryGemm {
 
     /// Returns the element type, if a library may have it.
     pub fn element_type(&self) -> Option<DType> {
-        let dtype = DType::from_code(u8::try_from(self.dtype).ok()?)?;
-        matches!(dtype, DType::F32 | DType::F16 | DType::BF16).then_some(dtype)
+        element_type(self.dtype)
     }
+}
+
+/// Returns the element type of a code, if a library may have it.
+pub(crate) fn element_type(code: u64) -> Option<DType> {
+    let dtype = DType::from_code(u8::try_from(code).ok()?)?;
+    matches!(dtype, DType::F32 | DType::F16 | DType::BF16).then_some(dtype)
 }
 
 #[cfg(test)]

@@ -1,10 +1,9 @@
 //! Computes a matmul in memory of the device.
 use crate::{
-    control::computed,
     descriptions::{Layout, Matmul},
-    driver::DeviceMemory,
-    status::{INVALID_VALUE, NOT_SUPPORTED, Status},
+    status::{INVALID_VALUE, NOT_SUPPORTED},
 };
+use disc_fake_library::{DeviceMemory, Status, note};
 use std::ffi::c_void;
 
 const RELU: u32 = 2;
@@ -65,7 +64,7 @@ pub(crate) unsafe extern "C" fn run(data: *mut c_void, memory: *const DeviceMemo
     let (job, memory) = unsafe { (Box::from_raw(data.cast::<Job>()), &*memory) };
     let done = (0..job.layouts[3].batches).try_for_each(|batch| one(&job, batch, memory));
     if done.is_ok() {
-        computed();
+        note("computed");
     }
     done.err().unwrap_or(0)
 }

@@ -1,9 +1,6 @@
 //! Implements the descriptions of matmuls, matrices, and of what is wanted of an algorithm.
-use crate::{
-    control::{called, made},
-    element::Element,
-    status::{INVALID_VALUE, NOT_SUPPORTED, Status},
-};
+use crate::status::{INVALID_VALUE, NOT_SUPPORTED};
+use disc_fake_library::{Element, Status, library, made};
 use std::ffi::{c_int, c_void};
 
 /// An operation.
@@ -34,11 +31,6 @@ pub(crate) struct Preference {
     pub(crate) alignment: u32,
 }
 
-/// Runs the body of a function that a test may let fail.
-pub(crate) fn run(name: &'static str, body: impl FnOnce() -> Result<(), Status>) -> Status {
-    called(name).and_then(|()| body()).err().unwrap_or(0)
-}
-
 /// Gives a description to the caller.
 unsafe fn give<T>(to: *mut *mut c_void, value: T) {
     made(1);
@@ -58,29 +50,21 @@ unsafe fn value<T: Copy>(from: *const c_void, bytes: usize) -> Result<T, Status>
     if bytes == size_of::<T>() { Ok(unsafe { from.cast::<T>().read_unaligned() }) } else { Err(INVALID_VALUE) }
 }
 
-/// Exports functions under their names.
-macro_rules! library {
-    ($(fn $name:ident($($argument:ident: $ty:ty),*) $body:block)*) => {
-        $(
-            /// A function of the library.
-            ///
-            /// # Safety
-            /// As the library's function of this name.
-            #[unsafe(no_mangle)]
-            #[allow(non_snake_case, clippy::too_many_arguments, reason = "the library's function is called so")]
-            pub unsafe extern "C" fn $name($($argument: $ty),*) -> $crate::status::Status {
-                $crate::descriptions::run(stringify!($name), || $body)
-            }
-        )*
-    };
+/// Returns the type of elements by its number in `cudaDataType`.
+fn element_of(number: c_int) -> Option<Element> {
+    match number {
+        0 => Some(Element::F32),
+        2 => Some(Element::F16),
+        14 => Some(Element::BF16),
+        _ => None,
+    }
 }
-pub(crate) use library;
 
 library! {
     fn cublasLtMatmulDescCreate(matmul: *mut *mut c_void, compute: c_int, scale: c_int) {
         const F32: c_int = 68;
         const TF32: c_int = 77;
-        if ![F32, TF32].contains(&compute) || scale != Element::F32 as c_int {
+        if ![F32, TF32].contains(&compute) || scale != 0 {
             return Err(NOT_SUPPORTED);
         }
         // SAFETY: the caller's memory.
@@ -109,7 +93,7 @@ library! {
     }
 
     fn cublasLtMatrixLayoutCreate(layout: *mut *mut c_void, element: c_int, rows: u64, columns: u64, stride: i64) {
-        let element = Element::of(element).ok_or(NOT_SUPPORTED)?;
+        let element = element_of(element).ok_or(NOT_SUPPORTED)?;
         let (rows, columns) = (rows as usize, columns as usize);
         let stride = usize::try_from(stride).ok().filter(|stride| *stride >= rows).ok_or(INVALID_VALUE)?;
         // SAFETY: the caller's memory.

@@ -12,9 +12,6 @@
 #![allow(unreachable_pub, reason = "the functions are exported by their names")]
 
 mod compute;
-mod control;
 mod descriptions;
-mod driver;
-mod element;
 mod matmul;
 mod status;

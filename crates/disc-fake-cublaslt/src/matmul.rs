@@ -1,10 +1,10 @@
 //! Implements the library's handle, its heuristics, and matmuls.
 use crate::{
     compute::{Job, check, run},
-    descriptions::{Layout, Matmul, Preference, library},
-    driver::enqueue,
-    status::{INVALID_VALUE, NOT_SUPPORTED, Status},
+    descriptions::{Layout, Matmul, Preference},
+    status::{EXECUTION_FAILED, INVALID_VALUE, NOT_INITIALIZED, NOT_SUPPORTED},
 };
+use disc_fake_library::{Status, enqueue, library};
 use std::{
     ffi::{c_int, c_void},
     hash::{DefaultHasher, Hash, Hasher},
@@ -93,9 +93,11 @@ library! {
             return Err(INVALID_VALUE);
         }
         let data = Box::into_raw(Box::new(Job { matmul, layouts, addresses, sums })).cast::<c_void>();
-        enqueue(stream, run, data).inspect_err(|_| {
+        // SAFETY: a job that nobody else has.
+        unsafe { enqueue(stream, run, data) }.map_err(|has_driver| {
             // SAFETY: the driver does not run the function.
             drop(unsafe { Box::from_raw(data.cast::<Job>()) });
+            if has_driver { EXECUTION_FAILED } else { NOT_INITIALIZED }
         })
     }
 }

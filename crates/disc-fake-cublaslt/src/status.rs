@@ -1,7 +1,6 @@
 //! Lists the results of the library that the fake one gives.
 
-/// The number of a failure; 0 is success.
-pub(crate) type Status = i32;
+use disc_fake_library::Status;
 
 pub(crate) const NOT_INITIALIZED: Status = 1;
 pub(crate) const INVALID_VALUE: Status = 7;

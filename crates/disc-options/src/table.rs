@@ -50,11 +50,12 @@ macro_rules! option_table {
                 /// `"int8"`, a quarter of it; `"int4"`, a sixth: steps of 4 bits and a scale for
                 /// each 32 of a column. Errors are in [numerics.md](../numerics.md)
                 weights: WeightForm = $crate::Kind::Choice(&["exact", "bf16", "int8", "int4"]), $crate::Value::Text("exact"), Code;
-                /// who computes products of matrices: `"off"`, generated kernels; `"auto"`, on CPUs
-                /// oneDNN where that was faster, on GPUs of NVIDIA cuBLASLt for all but few rows;
-                /// `"cublaslt"`, the same, and an error without it; `"onednn"`, or
-                /// `"onednn:PATH"`, oneDNN wherever it can ([library.md](library.md))
-                library: LibraryChoice = $crate::Kind::ChoiceOrPath(&["off", "auto", "cublaslt", "onednn"]), $crate::Value::Text("off"), Resolved;
+                /// who computes products of matrices and convolutions: `"off"`, generated kernels;
+                /// `"auto"`, on CPUs oneDNN for products where that was faster, on GPUs of NVIDIA
+                /// cuBLASLt for products and cuDNN for convolutions, but for few rows or places;
+                /// `"cublaslt"` or `"cudnn"`, that one alone, and an error without it; `"onednn"`,
+                /// or `"onednn:PATH"`, oneDNN wherever it can ([library.md](library.md))
+                library: LibraryChoice = $crate::Kind::ChoiceOrPath(&["off", "auto", "cublaslt", "cudnn", "onednn"]), $crate::Value::Text("off"), Resolved;
             }
             front {
                 /// `False`: as `DISC_CACHE=0`; `"code"`: as `DISC_CACHE_WEIGHTS=0`

@@ -21,8 +21,8 @@ use crate::{
     weights::WeightSet,
 };
 use disc_abi::{
-    ABI_VERSION, Context, DType, FLAG_WRITTEN, Gemm, GridLaunch, KernelHandle, LibraryGemm, Runtime, STATUS_FAILED, STATUS_OK,
-    Tensor,
+    ABI_VERSION, Context, DType, FLAG_WRITTEN, Gemm, GridLaunch, KernelHandle, LibraryConvolution, LibraryGemm, Runtime,
+    STATUS_FAILED, STATUS_OK, Tensor,
 };
 use std::{
     cell::UnsafeCell,
@@ -132,16 +132,29 @@ impl Call<'_> {
 
     /// Offers a GEMM to a library of the device. Returns true if the library computes it.
     fn library_gemm(&mut self, gemm: &LibraryGemm) -> Result<bool, Failure> {
+        // SAFETY: generated code offers memory of the device for these sizes and strides.
+        self.offer(gemm.kernel, gemm.batches, |queue| unsafe { queue.library_gemm(gemm) })
+    }
+
+    /// Offers a convolution to a library of the device. Returns true if the library computes it.
+    fn library_convolution(&mut self, convolution: &LibraryConvolution) -> Result<bool, Failure> {
+        // SAFETY: as above.
+        self.offer(convolution.kernel, convolution.input_sizes[0], |queue| unsafe { queue.library_convolution(convolution) })
+    }
+
+    /// Makes an offer, which a profile shows as the kernel that would compute it.
+    fn offer(
+        &mut self,
+        kernel: u64,
+        units: i64,
+        offered: impl FnOnce(&mut dyn Queue) -> Result<bool, LaunchFailure>,
+    ) -> Result<bool, Failure> {
         let queue = &mut *self.queue;
-        let Some(profile) = self.profile else {
-            // SAFETY: generated code offers memory of the device for these sizes and strides.
-            return unsafe { queue.library_gemm(gemm) }.map_err(Failure::Launch);
-        };
-        let kernel = KernelNames::handle_of_grid(u32::try_from(gemm.kernel).unwrap_or(u32::MAX));
-        let shown = Launch { kernel, args: ptr::null(), units: gemm.batches, cost: 0, scratch_bytes: 0 };
+        let Some(profile) = self.profile else { return offered(queue).map_err(Failure::Launch) };
+        let kernel = KernelNames::handle_of_grid(u32::try_from(kernel).unwrap_or(u32::MAX));
+        let shown = Launch { kernel, args: ptr::null(), units, cost: 0, scratch_bytes: 0 };
         let timed = || {
-            // SAFETY: as above.
-            let is_taken = unsafe { queue.library_gemm(gemm)? };
+            let is_taken = offered(queue)?;
             queue.sync()?;
             Ok(is_taken.then_some(1))
         };
@@ -216,7 +229,8 @@ static RUNTIME: Runtime = Runtime {
     launch_grid,
     fetch,
     library_gemm,
-    reserved: [ptr::null(); 3],
+    library_convolution,
+    reserved: [ptr::null(); 2],
 };
 
 /// Runs `body` on the call. Returns `failed` if it panics, records a failure, or is called by a
@@ -342,6 +356,16 @@ unsafe extern "C" fn library_gemm(ctx: *mut Context, gemm: *mut LibraryGemm) -> 
     unsafe {
         on_call(ctx, STATUS_FAILED, |call| {
             (*gemm).is_taken = call.library_gemm(&*gemm)?.into();
+            Ok(STATUS_OK)
+        })
+    }
+}
+
+unsafe extern "C" fn library_convolution(ctx: *mut Context, convolution: *mut LibraryConvolution) -> i32 {
+    // SAFETY: generated code passes its context, and a convolution that it wrote.
+    unsafe {
+        on_call(ctx, STATUS_FAILED, |call| {
+            (*convolution).is_taken = call.library_convolution(&*convolution)?.into();
             Ok(STATUS_OK)
         })
     }

@@ -6,7 +6,7 @@
 //! time.
 
 use crate::error::{AllocError, Error, code};
-use disc_abi::{GridLaunch, KERNEL_VALUES, KernelHandle, LibraryGemm};
+use disc_abi::{GridLaunch, KERNEL_VALUES, KernelHandle, LibraryConvolution, LibraryGemm};
 use std::{any::Any, ptr::NonNull, sync::Arc};
 
 /// A kind of memory and the processors that work on it.
@@ -50,6 +50,15 @@ pub trait Device: Send + Sync {
     /// # Errors
     /// The reason that there is none.
     fn gemm_library(&self) -> Result<String, String> {
+        Err(format!("the device `{}` has none", self.name()))
+    }
+
+    /// Returns the name and version of the library that computes convolutions in memory of this
+    /// device.
+    ///
+    /// # Errors
+    /// The reason that there is none.
+    fn convolution_library(&self) -> Result<String, String> {
         Err(format!("the device `{}` has none", self.name()))
     }
 
@@ -141,6 +150,18 @@ pub trait Queue: Send {
     /// A failure of the device. One of the library is no error: kernels compute the matmul.
     unsafe fn library_gemm(&mut self, gemm: &LibraryGemm) -> Result<bool, LaunchFailure> {
         let _ = gemm;
+        Ok(false)
+    }
+
+    /// Offers a convolution, as [`Self::library_gemm`] does a matmul.
+    ///
+    /// # Safety
+    /// Input, filter and result are memory of the device for these sizes and strides.
+    ///
+    /// # Errors
+    /// As [`Self::library_gemm`].
+    unsafe fn library_convolution(&mut self, convolution: &LibraryConvolution) -> Result<bool, LaunchFailure> {
+        let _ = convolution;
         Ok(false)
     }
 

@@ -3,7 +3,7 @@
 //! Choices are an entry of the cache on disk, of the level `choices`, for this CPU, target of the
 //! code and release of the library. Without a cache they stay in this process.
 //!
-//! A GPU has a library of its own, which its device finds; its choices are made by sizes alone.
+//! A GPU has libraries of its own, which its device finds; their choices are made by sizes alone.
 //!
 //! Invariant: a stored choice stays, whichever process made it, until the cache is cleared.
 use crate::{
@@ -42,7 +42,7 @@ pub(crate) fn gemm(options: &Options, targets: &Compilation) -> Result<Option<Ar
     let unusable = |reason: String| Error::argument(format!("the library oneDNN was asked for, and cannot be used: {reason}"));
     let asked = match &options.library {
         LibraryChoice::Off => return Ok(None),
-        LibraryChoice::CublasLt => return Err(no_cublas_lt("it is for GPUs of NVIDIA")),
+        choice @ (LibraryChoice::CublasLt | LibraryChoice::Cudnn) => return Err(missing(choice, NOT_FOR_IT)),
         LibraryChoice::Auto => Asked::Measured { cache: options.cache.clone(), target: targets.to_string() },
         LibraryChoice::OneDnn(None) => Asked::Always(None),
         LibraryChoice::OneDnn(Some(path)) => {
@@ -75,8 +75,12 @@ pub(crate) fn choices(options: &Options, targets: &Compilation) -> Result<Choice
 /// Returns the products that code offers to the library that it will be loaded with.
 pub(crate) fn offers(options: &Options, targets: &Compilation) -> Result<Offers, Error> {
     match (targets.device(), &options.library) {
-        (Target::Nvptx { .. }, LibraryChoice::Auto | LibraryChoice::CublasLt) => return Ok(Offers::Products),
-        (device, LibraryChoice::CublasLt) if !device.is_cpu() => return Err(no_cublas_lt("it is for GPUs of NVIDIA")),
+        (Target::Nvptx { .. }, LibraryChoice::Auto) => return Ok(Offers::ProductsAndConvolutions),
+        (Target::Nvptx { .. }, LibraryChoice::CublasLt) => return Ok(Offers::Products),
+        (Target::Nvptx { .. }, LibraryChoice::Cudnn) => return Ok(Offers::Convolutions),
+        (device, choice @ (LibraryChoice::CublasLt | LibraryChoice::Cudnn)) if !device.is_cpu() => {
+            return Err(missing(choice, NOT_FOR_IT));
+        }
         (device, _) if !device.is_cpu() => return Ok(Offers::Nothing),
         _ => {}
     }
@@ -90,14 +94,20 @@ pub(crate) fn offers(options: &Options, targets: &Compilation) -> Result<Offers,
 
 /// Checks that a device has the library that was asked for.
 pub(crate) fn check_device(options: &Options, device: &dyn Device) -> Result<(), Error> {
-    if options.library == LibraryChoice::CublasLt {
-        device.gemm_library().map_err(|reason| no_cublas_lt(&reason))?;
-    }
-    Ok(())
+    let found = match &options.library {
+        LibraryChoice::CublasLt => device.gemm_library(),
+        LibraryChoice::Cudnn => device.convolution_library(),
+        _ => return Ok(()),
+    };
+    found.map(drop).map_err(|reason| missing(&options.library, &reason))
 }
 
-fn no_cublas_lt(reason: &str) -> Error {
-    Error::argument(format!("the library cuBLASLt was asked for, and cannot be used: {reason}"))
+/// The reason that a device has no library of NVIDIA's.
+const NOT_FOR_IT: &str = "it is for GPUs of NVIDIA";
+
+fn missing(choice: &LibraryChoice, reason: &str) -> Error {
+    let name = if *choice == LibraryChoice::Cudnn { "cuDNN" } else { "cuBLASLt" };
+    Error::argument(format!("the library {name} was asked for, and cannot be used: {reason}"))
 }
 
 fn load(asked: &Asked) -> Result<GemmDispatch, String> {

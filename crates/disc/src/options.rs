@@ -130,17 +130,20 @@ impl FromValue for LibraryChoice {
     }
 }
 
-/// The choice between generated kernels and a library of this machine for matrix products.
+/// The choice between generated kernels and libraries of this machine for matrix products and
+/// convolutions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum LibraryChoice {
     /// Generated kernels.
     #[default]
     Off,
-    /// On CPUs the faster of both, measured; on GPUs of NVIDIA cuBLASLt, by a rule of sizes;
-    /// kernels if there is no library.
+    /// On CPUs the faster of both, measured; on GPUs of NVIDIA cuBLASLt for products and cuDNN for
+    /// convolutions, by rules of sizes; kernels if there is no library.
     Auto,
-    /// As `Auto` on GPUs of NVIDIA; an error if there is no cuBLASLt.
+    /// The products of `Auto` on GPUs of NVIDIA; an error if there is no cuBLASLt.
     CublasLt,
+    /// The convolutions of `Auto` on GPUs of NVIDIA; an error if there is no cuDNN.
+    Cudnn,
     /// oneDNN wherever it can, loaded from a file, or from where the system has it.
     OneDnn(Option<PathBuf>),
 }
@@ -148,12 +151,13 @@ pub enum LibraryChoice {
 impl std::str::FromStr for LibraryChoice {
     type Err = ();
 
-    /// Parses `off`, `auto`, `cublaslt`, `onednn` or `onednn:PATH`.
+    /// Parses `off`, `auto`, `cublaslt`, `cudnn`, `onednn` or `onednn:PATH`.
     fn from_str(text: &str) -> Result<Self, ()> {
         match (text, text.strip_prefix("onednn:")) {
             ("off", _) => Ok(Self::Off),
             ("auto", _) => Ok(Self::Auto),
             ("cublaslt", _) => Ok(Self::CublasLt),
+            ("cudnn", _) => Ok(Self::Cudnn),
             ("onednn", _) => Ok(Self::OneDnn(None)),
             (_, Some(path)) if !path.is_empty() => Ok(Self::OneDnn(Some(path.into()))),
             _ => Err(()),

@@ -1,32 +1,27 @@
 //! Compares matmuls that cuBLASLt computes on `cuda:0` with the interpreter, and tests what happens
 //! where the library fails, is missing, or is loaded already. Driver and library are fakes.
 mod child;
-mod fake_cublaslt;
 mod fake_cuda;
+mod fake_library;
 
 use child::{in_child, is_child};
 use disc::{
-    Error, Executable, LibraryChoice, MatmulPrecision, Options, from_host,
-    ir::{
-        DType,
-        generate::cases::Nearness,
-        interp::{self, Tensor},
-    },
-    ral::{HostOutput, HostOutputs, HostTensor, cuda::set_package_folders},
-    to_host,
+    Executable, LibraryChoice, MatmulPrecision, Options,
+    ir::{DType, interp::Tensor},
 };
-use disc_filetests::compare;
-use fake_cublaslt::FakeCublasLt;
 use fake_cuda::FakeCuda;
+use fake_library::{
+    CUBLAS_LT, FakeLibrary,
+    run::{Packages, assert_near, load, loaded_files, options, run, tensor},
+};
 use std::{
     fs,
-    path::PathBuf,
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
 /// The library, which one test uses at a time.
 struct Library {
-    fake: FakeCublasLt,
+    fake: FakeLibrary,
     _alone: MutexGuard<'static, ()>,
 }
 
@@ -34,54 +29,10 @@ fn library() -> Library {
     static ALONE: Mutex<()> = Mutex::new(());
     let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     FakeCuda::load();
-    let fake = FakeCublasLt::load();
+    let fake = FakeLibrary::load(&CUBLAS_LT);
     fake.forget();
     fake.calls();
     Library { fake, _alone: alone }
-}
-
-fn options(library: LibraryChoice) -> Options {
-    Options { device: Some("cuda:0".into()), library, ..Options::default() }
-}
-
-fn load(text: &str, library: LibraryChoice) -> Result<Executable, Error> {
-    let options = options(library);
-    disc::compile_text(text, &options)?.load(Vec::new(), &options)
-}
-
-fn run(executable: &Executable, inputs: &[Tensor]) -> Vec<Tensor> {
-    let inputs: Vec<HostTensor> = inputs.iter().map(|input| to_host(input).unwrap()).collect();
-    let references: Vec<_> = inputs.iter().map(HostTensor::as_input).collect();
-    let mut outputs = HostOutputs::new();
-    executable.with_session(|session| executable.run(0, session, &references, &mut outputs)).unwrap();
-    let made = outputs.take().into_iter();
-    made.map(|output| match output {
-        Some(HostOutput::Fresh(tensor)) => from_host(&tensor).unwrap(),
-        _ => panic!("an output has memory of its own"),
-    })
-    .collect()
-}
-
-/// Returns a tensor of numbers between -1 and 1 that look random.
-fn tensor(dtype: DType, dims: &[i64], seed: u64) -> Tensor {
-    let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
-    let mut next = || {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (state >> 40) as f64 / f64::from(1 << 23) - 1.0
-    };
-    let count = dims.iter().product::<i64>();
-    Tensor::from_f64s(dtype, dims, &(0..count).map(|_| next()).collect::<Vec<_>>()).unwrap()
-}
-
-fn assert_near(text: &str, executable: &Executable, inputs: &[Tensor]) {
-    let module = disc::parse(text).unwrap();
-    let expected = interp::run(&module, "main", inputs).unwrap();
-    let found = run(executable, inputs);
-    assert_eq!(found.len(), expected.len());
-    for (found, expected) in found.iter().zip(&expected) {
-        let sizes: Vec<&[i64]> = inputs.iter().map(Tensor::dims).collect();
-        compare(found, expected, Nearness::Sum).unwrap_or_else(|why| panic!("{sizes:?}: {why}\n{text}"));
-    }
 }
 
 /// Runs a program on inputs of these sizes. Returns how many matmuls the library computed.
@@ -378,37 +329,6 @@ fn every_function_may_fail_and_kernels_compute_the_matmul() {
 /// No variables of the environment.
 const NOTHING: &[(&str, &str)] = &[];
 
-/// A folder of installed packages that ends with the test.
-struct Packages(PathBuf);
-
-impl Packages {
-    /// Makes a folder, with what the package of the library has.
-    fn new(test: &str, file: impl FnOnce(&std::path::Path)) -> Self {
-        let folder = std::env::temp_dir().join(format!("disc-cublaslt-{test}-{}", std::process::id()));
-        let library = folder.join("nvidia/cu13/lib");
-        fs::create_dir_all(&library).unwrap();
-        file(&library.join("libcublasLt.so.13"));
-        set_package_folders(vec![folder.clone()]);
-        Self(folder)
-    }
-}
-
-impl Drop for Packages {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
-/// Returns the files of cuBLASLt that this process has loaded.
-fn loaded_files() -> Vec<String> {
-    let maps = fs::read_to_string("/proc/self/maps").unwrap();
-    let paths = maps.lines().filter_map(|line| Some(line[line.find('/')?..].to_owned()));
-    let mut found: Vec<String> = paths.filter(|path| path.ends_with("cublaslt.so") || path.contains("libcublasLt")).collect();
-    found.sort();
-    found.dedup();
-    found
-}
-
 /// Runs a matmul that the library may compute.
 fn check_one(library: LibraryChoice) {
     let text = PLAIN.text(DType::F32);
@@ -422,11 +342,11 @@ fn a_loaded_library_is_used_and_no_other_one() {
         return in_child("a_loaded_library_is_used_and_no_other_one", NOTHING);
     }
     FakeCuda::load();
-    let _packages = Packages::new("loaded", |path| _ = fs::copy(fake_cublaslt::path(), path).unwrap());
-    let fake = FakeCublasLt::load();
+    let _packages = Packages::new("loaded", "cu13", &CUBLAS_LT, |path| _ = fs::copy(CUBLAS_LT.path(), path).unwrap());
+    let fake = FakeLibrary::load(&CUBLAS_LT);
     check_one(LibraryChoice::CublasLt);
     assert_eq!(fake.computed(), 1);
-    assert_eq!(loaded_files(), [fake_cublaslt::path().to_string_lossy()]);
+    assert_eq!(loaded_files(&CUBLAS_LT), [CUBLAS_LT.path().to_string_lossy()]);
 }
 
 #[test]
@@ -435,11 +355,11 @@ fn a_library_of_a_package_is_found() {
         return in_child("a_library_of_a_package_is_found", NOTHING);
     }
     FakeCuda::load();
-    let packages = Packages::new("package", |path| _ = fs::copy(fake_cublaslt::path(), path).unwrap());
-    assert!(loaded_files().is_empty());
+    let packages = Packages::new("package", "cu13", &CUBLAS_LT, |path| _ = fs::copy(CUBLAS_LT.path(), path).unwrap());
+    assert!(loaded_files(&CUBLAS_LT).is_empty());
     check_one(LibraryChoice::CublasLt);
-    assert_eq!(FakeCublasLt::loaded().expect("it was loaded").computed(), 1);
-    assert_eq!(loaded_files(), [packages.0.join("nvidia/cu13/lib/libcublasLt.so.13").to_string_lossy()]);
+    assert_eq!(FakeLibrary::loaded(&CUBLAS_LT).expect("it was loaded").computed(), 1);
+    assert_eq!(loaded_files(&CUBLAS_LT), [packages.0.join("nvidia/cu13/lib/libcublasLt.so.13").to_string_lossy()]);
 }
 
 #[test]
@@ -448,7 +368,7 @@ fn what_is_no_library_is_none() {
         return in_child("what_is_no_library_is_none", NOTHING);
     }
     FakeCuda::load();
-    let packages = Packages::new("wrong", |path| fs::write(path, "no library").unwrap());
+    let packages = Packages::new("wrong", "cu13", &CUBLAS_LT, |path| fs::write(path, "no library").unwrap());
     check_one(LibraryChoice::Auto);
     let error = load(&PLAIN.text(DType::F32), LibraryChoice::CublasLt).map(drop).unwrap_err().to_string();
     assert!(error.contains("the library cuBLASLt was asked for, and cannot be used"), "{error}");
@@ -461,7 +381,7 @@ fn a_library_that_does_not_start_is_none() {
         return in_child("a_library_that_does_not_start_is_none", NOTHING);
     }
     FakeCuda::load();
-    let fake = FakeCublasLt::load();
+    let fake = FakeLibrary::load(&CUBLAS_LT);
     fake.fail("cublasLtCreate", 1);
     check_one(LibraryChoice::Auto);
     assert_eq!(fake.calls(), ["cublasLtCreate"], "asked once");

@@ -47,7 +47,7 @@ KINDS = {
     "check": ("choice", ("late", "sync")),
     "release_weights": ("flag", None),
     "weights": ("choice", ("exact", "bf16", "int8", "int4")),
-    "library": ("choice_or_path", ("off", "auto", "cublaslt", "onednn")),
+    "library": ("choice_or_path", ("off", "auto", "cublaslt", "cudnn", "onednn")),
     "cache": ("flag_or", "code"),
     "progress": ("flag", None),
     "min_cluster_size": ("count", None),

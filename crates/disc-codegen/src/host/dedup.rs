@@ -26,13 +26,24 @@ impl Dedup {
 /// of the group.
 pub(super) fn text(scheduled: &Versioned, name: &str) -> String {
     let mut text = String::new();
-    let mut write = |code: &Scheduled, when: &dyn std::fmt::Debug| {
+    write(scheduled, &mut text);
+    text.replace(name, "")
+}
+
+fn write(scheduled: &Versioned, text: &mut String) {
+    let mut code = |code: &Scheduled, when: &dyn std::fmt::Debug| {
         let kernels: Vec<String> = code.kernels.iter().map(ToString::to_string).collect();
         writeln!(text, "{when:?} {:?}\n{}", code.launches, kernels.concat()).expect("writing to a string");
     };
     for version in &scheduled.versions {
-        write(&version.code, &(&version.guard, &version.workspaces));
+        code(&version.code, &(&version.guard, &version.workspaces));
     }
-    write(&scheduled.otherwise, &scheduled.library);
-    text.replace(name, "")
+    code(&scheduled.otherwise, &());
+    for way in &scheduled.library {
+        let products = way.rest.as_ref().map(|rest| &rest.products);
+        writeln!(text, "{:?} {products:?}", way.offers).expect("writing to a string");
+        if let Some(rest) = &way.rest {
+            write(&rest.code, text);
+        }
+    }
 }

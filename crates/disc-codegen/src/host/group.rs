@@ -1,6 +1,6 @@
 //! Represents groups as a host program has them: their structure as text, by which equal ones are
 //! found, and the code that was made of them.
-use crate::schedule::{Launch, MatmulOffer, Version};
+use crate::schedule::{Launch, Offer, Version, Workspace};
 use disc_ir::{Block, Function, Value};
 use std::{
     collections::{BTreeSet, HashMap},
@@ -12,8 +12,23 @@ use std::{
 pub(super) struct GroupCode {
     pub(super) versions: Vec<Version>,
     pub(super) otherwise: Vec<Launch>,
-    /// The matmuls that a library of the device may compute before any version is tried.
-    pub(super) library: Vec<MatmulOffer>,
+    /// The ways to compute it by a library of the device, before any version is tried.
+    pub(super) library: Vec<WayCode>,
+}
+
+/// A way to compute a group by a library.
+#[derive(Clone)]
+pub(super) struct WayCode {
+    pub(super) offers: Vec<Offer>,
+    pub(super) rest: Option<RestCode>,
+}
+
+/// The code of what a library leaves of a group: see [`crate::schedule::Rest`].
+#[derive(Clone)]
+pub(super) struct RestCode {
+    pub(super) inputs: Vec<usize>,
+    pub(super) products: Vec<Workspace>,
+    pub(super) code: GroupCode,
 }
 
 impl GroupCode {

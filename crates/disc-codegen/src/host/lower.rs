@@ -9,20 +9,20 @@
 //! output by output, and a note says why.
 use super::{
     dedup::{self, Dedup},
-    dispatch::{Workspace, guard, launch, place, writes_over},
+    dispatch::{Workspace, place},
     fetches,
-    group::{GroupCode, structure},
-    library,
+    group::{GroupCode, RestCode, WayCode, structure},
     signature::Signature,
+    ways::write_group,
 };
 use crate::{
     kernel::{self, Site},
-    schedule::{self, Choices, Group, Request, Scheduler, Versioned, scheduler},
+    schedule::{self, Choices, Group, Request, Rest, Scheduler, Versioned, scheduler},
     target::{Compilation, Target},
 };
 use disc_ir::{
-    Attr, Block, Builder, Diagnostic, Function, FunctionKind, FusionKind, Inst, Module, OpKind, Origin, Solver, Value,
-    graph::PREPARE, lines::origins,
+    Attr, Block, Diagnostic, Function, FunctionKind, FusionKind, Inst, Module, OpKind, Origin, Solver, Value, graph::PREPARE,
+    lines::origins,
 };
 use disc_passes::{
     analysis::query::Query,
@@ -133,7 +133,7 @@ fn updates_part(host: &Function, group: &Function, memory: &[Value]) -> bool {
 fn mark_launches(host: &mut Function, block: Block, from: usize, origin: Option<Origin>) {
     let insts = host.insts(block)[from..].to_vec();
     for inst in insts {
-        if matches!(host.kind_of(inst), OpKind::Launch | OpKind::LaunchGrid | OpKind::LibraryGemm) {
+        if matches!(host.kind_of(inst), OpKind::Launch | OpKind::LaunchGrid | OpKind::LibraryConvolution | OpKind::LibraryGemm) {
             host.inst_mut(inst).origin = origin;
         }
         for region in host.inst(inst).regions.clone() {
@@ -238,31 +238,8 @@ impl Lowering<'_> {
         let groups = if *host.name == *PREPARE { BTreeSet::new() } else { self.known[&key].groups() };
         let last = self.note_origins(&function, &groups);
         let before = host.insts(block).len();
-        let (mut target, mut branches) = (block, Vec::new());
-        if let Some(taken) = library::offer(host, block, &self.known[&key], memory.split_at(inputs), solver)? {
-            let [then, otherwise] = [host.add_block(), host.add_block()];
-            Builder::at(host, block, solver.clone()).op(OpKind::If).operands(&[taken]).region(then).region(otherwise).build()?;
-            Builder::at(host, then, solver.clone()).ret(&[])?;
-            branches.push(otherwise);
-            target = otherwise;
-        }
-        for position in 0..self.known[&key].versions.len() {
-            let version = self.known[&key].versions[position].clone();
-            if !Workspace::has_room(host, &version.workspaces) || writes_over(host, &version, &memory, inputs) {
-                continue;
-            }
-            let holds = guard(host, target, &version, memory.split_at(inputs), solver)?;
-            let [then, otherwise] = [host.add_block(), host.add_block()];
-            Builder::at(host, target, solver.clone()).op(OpKind::If).operands(&[holds]).region(then).region(otherwise).build()?;
-            let workspace = self.workspace.as_mut().expect("a host program has an arena");
-            let workspaces = workspace.take(host, then, &version.workspaces, solver)?;
-            launch(host, then, &version.code.launches, &memory, inputs, &workspaces, solver)?;
-            Builder::at(host, then, solver.clone()).ret(&[])?;
-            branches.push(otherwise);
-            target = otherwise;
-        }
-        launch(host, target, &self.known[&key].otherwise, &memory, inputs, &[], solver)?;
-        branches.into_iter().try_for_each(|branch| Builder::at(host, branch, solver.clone()).ret(&[]).map(drop))?;
+        let code = &self.known[&key];
+        write_group(host, block, code, memory.split_at(inputs), &mut self.workspace, solver)?;
         mark_launches(host, block, before, last);
         Ok(())
     }
@@ -284,9 +261,17 @@ impl Lowering<'_> {
         if let Some(known) = shared.filter(|_| self.is_variant) {
             return known;
         }
-        let mut versions = scheduled.versions;
+        let known = self.take(scheduled);
+        if let (Some(alike), Some(text)) = (&mut self.alike, text) {
+            alike.insert(text, known.clone());
+        }
+        known
+    }
+
+    /// Takes the kernels of a group and of what is left of it behind a library.
+    fn take(&mut self, scheduled: Versioned) -> GroupCode {
+        let Versioned { mut versions, mut otherwise, library } = scheduled;
         let codes = versions.iter_mut().map(|version| &mut version.code);
-        let mut otherwise = scheduled.otherwise;
         for code in codes.chain([&mut otherwise]) {
             for mut made in std::mem::take(&mut code.kernels) {
                 kernel::optimize(&mut made);
@@ -294,10 +279,8 @@ impl Lowering<'_> {
             }
             self.sites.append(&mut code.sites);
         }
-        let known = GroupCode { versions, otherwise: otherwise.launches, library: scheduled.library };
-        if let (Some(alike), Some(text)) = (&mut self.alike, text) {
-            alike.insert(text, known.clone());
-        }
-        known
+        let mut rest = |Rest { inputs, products, code }| RestCode { inputs, products, code: self.take(code) };
+        let library = library.into_iter().map(|way| WayCode { offers: way.offers, rest: way.rest.map(&mut rest) });
+        GroupCode { library: library.collect(), versions, otherwise: otherwise.launches }
     }
 }

@@ -7,6 +7,7 @@ mod group;
 mod library;
 mod lower;
 pub mod signature;
+mod ways;
 
 pub use crate::schedule::{Choices, Offers};
 pub use lower::{Program, lower, lower_with};

@@ -12,6 +12,7 @@ mod condition;
 mod cpu;
 mod gpu;
 mod group;
+mod offer;
 mod scheduler;
 mod version;
 #[cfg(test)]
@@ -22,8 +23,8 @@ pub use condition::Condition;
 pub use cpu::{AttentionPlan, ReductionSchedule, Tile, pointwise_versions, tile};
 pub(crate) use disc_passes::fusion::plan::extract;
 pub use group::Group;
+pub use offer::{ConvolutionOffer, LibraryWay, MatmulOffer, Offer, Rest};
 pub use scheduler::{Choices, Offers, Refusal, Request, Scheduler, scheduler};
 pub use version::{
-    Argument, Launch, MatmulOffer, ProductOffer, Scheduled, Version, VersionKind, Versioned, Work, Workspace, aligned_bytes,
-    scratch_bytes,
+    Argument, Launch, ProductOffer, Scheduled, Version, VersionKind, Versioned, Work, Workspace, aligned_bytes, scratch_bytes,
 };

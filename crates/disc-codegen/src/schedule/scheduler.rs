@@ -69,6 +69,22 @@ pub enum Offers {
     Products,
     /// Products that a library may compute, of all sizes.
     AllProducts,
+    /// Convolutions that a library of a GPU may compute.
+    Convolutions,
+    /// Those and products.
+    ProductsAndConvolutions,
+}
+
+impl Offers {
+    /// Returns true if products are offered.
+    pub(super) fn has_products(self) -> bool {
+        matches!(self, Self::Products | Self::AllProducts | Self::ProductsAndConvolutions)
+    }
+
+    /// Returns true if convolutions are offered.
+    pub(super) fn has_convolutions(self) -> bool {
+        matches!(self, Self::Convolutions | Self::ProductsAndConvolutions)
+    }
 }
 
 /// Returns the scheduler of a target.

@@ -1,7 +1,6 @@
 //! The result of a schedule: kernels and their launches, in versions with guards.
-use super::{Condition, Group};
+use super::{Condition, Group, offer::LibraryWay};
 use crate::kernel::Site;
-use disc_abi::Activation;
 use disc_ir::{Dim, Function, TensorType};
 use std::sync::Arc;
 
@@ -65,23 +64,6 @@ pub struct ProductOffer {
     /// None where the rest reads the result in memory of the runtime: its [`Argument::Product`].
     pub result: Option<Argument>,
     pub rest: Option<Launch>,
-}
-
-/// A matmul that a library of a GPU may compute whole: see the op `library_gemm`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct MatmulOffer {
-    /// Batches, rows, columns, and terms of each sum.
-    pub sizes: [Dim; 4],
-    /// Elements between batches, rows and columns.
-    pub left_strides: [Dim; 3],
-    pub right_strides: [Dim; 3],
-    pub activation: Activation,
-    /// Operands of f32 may be rounded to tf32.
-    pub tf32: bool,
-    pub left: Argument,
-    pub right: Argument,
-    pub bias: Option<Argument>,
-    pub result: Argument,
 }
 
 impl Launch {
@@ -283,9 +265,9 @@ pub struct Workspace {
 pub struct Versioned {
     pub versions: Vec<Version>,
     pub otherwise: Scheduled,
-    /// The matmuls that together are the group, if a library of the device may compute them before
-    /// any version is tried.
-    pub library: Vec<MatmulOffer>,
+    /// The ways to compute the group by a library of the device, which are tried in order before
+    /// any version is.
+    pub library: Vec<LibraryWay>,
 }
 
 impl From<Scheduled> for Versioned {

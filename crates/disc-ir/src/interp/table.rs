@@ -144,7 +144,7 @@ pub(super) fn eval(kind: K) -> Eval {
         K::Aligned => Op(grid::aligned),
         K::Fetch => Op(grid::fetch),
         K::LaunchGrid => Op(grid::launch),
-        K::LibraryGemm => Op(grid::library_gemm),
+        K::LibraryConvolution | K::LibraryGemm => Op(grid::decline),
 
         K::DotLanes => Op(kernel::dot_lanes),
         K::ExtractLane => Op(kernel::extract_lane),

@@ -185,27 +185,6 @@ op! {
         } -> () traits [Writes] stages super::host::HOST, infer nothing;
 }
 
-/// The functions of a sum that a library may compute; `disc_abi::Activation` has their meaning.
-const ACTIVATIONS: &[&str] = &["none", "relu", "gelu_tanh"];
-
-op! {
-    /// Offers a matmul to a library of the device, behind all launches before: `result[b] =
-    /// activation(lhs[b] * rhs[b] + bias)`, with sums in f32. True if the library computes it; else
-    /// nothing is written, and kernels have to. The operands are `lhs`, `rhs`, the result, and the
-    /// bias if there is one: as many elements as columns. `product` is batches, rows, columns,
-    /// sums, then the strides of batches, rows and columns of `lhs` and of `rhs`, in elements; the
-    /// result is contiguous. With `tf32`, operands of f32 may be rounded to tf32. `kernel` is the
-    /// first kernel that computes it otherwise. The interpreter has no library.
-    ///
-    /// (C1) The module has a grid kernel of this name.
-    /// (C2) There are 3 or 4 operands, buffers of one type of `f32`, `f16` or `bf16`.
-    /// (C3) `product` has 10 entries.
-    LibraryGemm = "library_gemm"(buffers: many(ANY)) {
-            kernel: required(AttrKind::Symbol), product: required(AttrKind::Dims), activation: required(AttrKind::Enum(ACTIVATIONS)),
-            tf32: optional(AttrKind::Bool)
-        } -> (result: one(BOOL)) traits [Writes] stages super::host::HOST, infer library_gemm;
-}
-
 op! {
     /// Reads scalars from memory of the device, once all launches before have ended: the first
     /// element of each buffer.
@@ -316,26 +295,6 @@ fn copy_async(cx: &InferCx<'_>) -> Inferred {
     match cx.int("elements").checked_mul(to.dtype.size() as i64) {
         Some(4 | 8 | 16) => Ok(Vec::new()),
         _ => Err(cx.error(Code::E0209, 2, format!("{} elements of {}", cx.int("elements"), to.dtype))),
-    }
-}
-
-fn library_gemm(cx: &InferCx<'_>) -> Inferred {
-    let count = cx.operands.len();
-    if !(3..=4).contains(&count) {
-        return Err(cx.error(Code::E0201, 2, format!("there are {count} operands, expected 3 or 4")));
-    }
-    for index in 0..count {
-        let Type::Buffer { tensor, .. } = cx.ty(index) else {
-            return Err(cx.error(Code::E0208, 2, format!("operand {index} has type {}, expected a buffer", cx.ty(index))));
-        };
-        let is_first = matches!(cx.ty(0), Type::Buffer { tensor: first, .. } if first.dtype == tensor.dtype);
-        if !is_first || !matches!(tensor.dtype, DType::F32 | DType::F16 | DType::BF16) {
-            return Err(cx.error(Code::E0204, 2, format!("operand {index} holds {}", tensor.dtype)));
-        }
-    }
-    match cx.dims("product").len() {
-        10 => Ok(vec![Type::scalar(DType::I1)]),
-        entries => Err(cx.error(Code::E0209, 3, format!("`product` has {entries} entries, expected 10"))),
     }
 }
 

@@ -21,6 +21,7 @@ mod grid;
 mod host;
 mod index;
 mod kernel;
+mod library;
 mod movement;
 mod random;
 mod reduce;
@@ -65,10 +66,11 @@ op_table! {
         TransposeLanes, UnzipLanes, View, ZipLanes,
     },
     grid::{
-        Aligned, Atomic, Barrier, CommitCopies, CopyAsync, Fetch, LaunchGrid, LibraryGemm, LoadMatrix, MultiplyTiles, Place, ReduceGroup, ReleaseGrid, Shared,
-        Shuffle, Vote, WaitCopies, WaitGrid,
+        Aligned, Atomic, Barrier, CommitCopies, CopyAsync, Fetch, LaunchGrid, LoadMatrix, MultiplyTiles, Place, ReduceGroup, ReleaseGrid, Shared, Shuffle,
+        Vote, WaitCopies, WaitGrid,
     },
     host::{Alloc, AllocOutput, Arena, Launch, LayoutArena, Mark, Release, Nontemporal},
+    library::{LibraryConvolution, LibraryGemm},
 }
 
 #[cfg(test)]

@@ -58,7 +58,7 @@ pub(super) fn check(cx: &mut Check<'_>) {
             OpKind::Call => check_call(cx, inst),
             OpKind::Launch => check_launch(cx, inst),
             OpKind::LaunchGrid => check_launch_grid(cx, inst),
-            OpKind::LibraryGemm => grid_kernel(cx, inst).map(drop),
+            OpKind::LibraryConvolution | OpKind::LibraryGemm => grid_kernel(cx, inst).map(drop),
             OpKind::Weight => check_weight(cx, inst),
             _ => Ok(()),
         };

@@ -4,12 +4,9 @@
 //! - the argument block of a launch is on the stack of the entry, and the next launch reuses it: a
 //!   launch has ended when it returns;
 //! - a failure ends the entry, however deep it is nested.
-use super::{
-    Lowering, declare,
-    runtime::{NONTEMPORAL_BYTES, abi_code},
-};
+use super::{Lowering, declare, runtime::NONTEMPORAL_BYTES};
 use crate::{Error, emit::Val};
-use disc_abi::{Activation, GEMM_TF32, GRID_PERSISTENT, Gemm, GridLaunch, LibraryGemm};
+use disc_abi::{GRID_PERSISTENT, Gemm, GridLaunch, LibraryConvolution, LibraryGemm};
 use disc_ir::{Attr, DType, Dim, Function, FunctionKind, Inst, Module, OpKind, Type, graph::PREPARE};
 use inkwell::{IntPredicate, values::PointerValue};
 
@@ -21,6 +18,7 @@ pub(super) fn words_of(program: &Module, function: &Function) -> u32 {
         OpKind::AllocOutput => function.ty(function.result(inst)).shaped().map_or(0, |tensor| tensor.dims.len()),
         OpKind::LaunchGrid => GridLaunch::WORDS + launch_words(program, function, inst),
         OpKind::LibraryGemm => LibraryGemm::WORDS,
+        OpKind::LibraryConvolution => LibraryConvolution::WORDS,
         OpKind::Fetch => function.operands(inst).len(),
         OpKind::LayoutArena => 2 * function.bound_by(inst).count(),
         OpKind::Assert => function.operands(inst).len(),
@@ -47,7 +45,7 @@ fn launch_words(program: &Module, function: &Function, inst: Inst) -> usize {
 }
 
 /// Returns the number of a grid kernel among those of a program, in their order.
-fn grid_number(program: &Module, kernel: &Function) -> u32 {
+pub(super) fn grid_number(program: &Module, kernel: &Function) -> u32 {
     let grids = program.functions.iter().filter(|function| function.grid.is_some());
     grids.take_while(|function| function.name != kernel.name).count() as u32
 }
@@ -226,35 +224,6 @@ impl<'e, 'c> Lowering<'e, 'c> {
         self.call_launch_grid(number, own, arguments.len(), address)
     }
 
-    /// Lowers an offer to a library: the words of a [`LibraryGemm`].
-    pub(super) fn library_gemm(&mut self, inst: Inst) -> Result<(), Error> {
-        self.host(inst)?;
-        let kernel = self.launched(inst, "kernel")?;
-        let (Some(Attr::Dims(product)), Some(Attr::Enum(word))) = (self.attr(inst, "product"), self.attr(inst, "activation"))
-        else {
-            return Err(self.error(inst, "needs `product` and `activation`".to_owned()));
-        };
-        let activation = Activation::ALL.into_iter().find(|activation| activation.name() == *word);
-        let activation = activation.ok_or_else(|| self.error(inst, format!("`{word}` is no function of a library")))?;
-        let buffers = self.operands(inst)?;
-        let (&[left, right, result], bias) = buffers.split_first_chunk::<3>().expect("the op has three buffers at least");
-        let bias = bias.first().copied().unwrap_or_else(|| self.emit.pointer().const_null().into());
-        let product = product.iter().map(|dim| self.dim_value(dim)).collect::<Result<Vec<_>, _>>()?;
-        let dtype = self.function.ty(self.function.operands(inst)[0]).dtype();
-        let flags = if matches!(self.attr(inst, "tf32"), Some(Attr::Bool(true))) { GEMM_TF32 } else { 0 };
-        let word = |value: u64| -> Val<'c> { self.emit.i64(value as i64).into() };
-        let mut words = vec![word(0), self.emit.i64(abi_code(dtype)).into()];
-        words.extend(product);
-        words.extend([word(activation.code()), word(flags), word(grid_number(self.program, kernel).into())]);
-        words.extend([left, right, bias, result]);
-        let address = self.write_words(&words)?;
-        self.call_library_gemm(address)?;
-        let is_taken = self.emit.load_i64(address, 0)?;
-        let is_taken = self.emit.icmp(IntPredicate::NE, is_taken, self.emit.i64(0).into())?;
-        self.define(inst, is_taken);
-        Ok(())
-    }
-
     /// Lowers `fetch`: the addresses become the values in the words of the host program.
     pub(super) fn fetch(&mut self, inst: Inst) -> Result<(), Error> {
         self.host(inst)?;
@@ -292,7 +261,7 @@ impl<'e, 'c> Lowering<'e, 'c> {
     }
 
     /// Returns the kernel that an attribute of a launch names.
-    fn launched(&self, inst: Inst, attr: &str) -> Result<&'e Function, Error> {
+    pub(super) fn launched(&self, inst: Inst, attr: &str) -> Result<&'e Function, Error> {
         let kernel = match self.attr(inst, attr) {
             Some(Attr::Symbol(name)) => self.program.function(name).filter(|f| f.kind == FunctionKind::Kernel),
             _ => None,

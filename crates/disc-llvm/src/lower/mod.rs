@@ -14,6 +14,7 @@ mod grid;
 mod host;
 mod integer;
 mod kernel;
+mod library;
 mod movement;
 mod pick;
 mod runtime;
@@ -279,6 +280,7 @@ impl<'e, 'c> Lowering<'e, 'c> {
             Aligned => self.aligned(inst),
             Fetch => self.fetch(inst),
             LaunchGrid => self.launch_grid(inst),
+            LibraryConvolution => self.library_convolution(inst),
             LibraryGemm => self.library_gemm(inst),
             Atomic | Barrier | CommitCopies | CopyAsync | LoadMatrix | MultiplyTiles | Place | ReduceGroup | ReleaseGrid
             | Shared | Shuffle | Vote | WaitCopies | WaitGrid => self.op_of_threads(inst),

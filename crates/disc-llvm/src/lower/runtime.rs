@@ -144,10 +144,10 @@ impl<'c> Lowering<'_, 'c> {
         self.return_failure(status)
     }
 
-    /// Offers a GEMM whose words are written to a library of the device, which writes its answer
-    /// into the first word.
-    pub(super) fn call_library_gemm(&mut self, gemm: PointerValue<'c>) -> Result<(), Error> {
-        let status = self.call_runtime(offset_of!(Runtime, library_gemm), self.status(), &[gemm.into()])?;
+    /// Makes an offer whose words are written, by a function of the runtime at this offset, to a
+    /// library of the device, which writes its answer into the first word.
+    pub(super) fn call_offer(&mut self, function: usize, offer: PointerValue<'c>) -> Result<(), Error> {
+        let status = self.call_runtime(function, self.status(), &[offer.into()])?;
         self.return_failure(status)
     }
 

@@ -7,6 +7,7 @@
 use super::{
     assembler::Assembler,
     cublas_lt::CublasLt,
+    cudnn::Cudnn,
     driver::{CudaError, Driver},
     kernels::LoadedKernels,
 };
@@ -45,6 +46,8 @@ pub(super) struct Gpu {
     /// The library for matmuls, found when the first one is offered; an error is the reason that
     /// there is none.
     pub(super) cublas_lt: OnceLock<Result<CublasLt, String>>,
+    /// The same for convolutions.
+    pub(super) cudnn: OnceLock<Result<Cudnn, String>>,
     /// The failure that ended the context.
     lost: OnceLock<CudaError>,
 }
@@ -117,6 +120,7 @@ impl Gpu {
             kernels: LoadedKernels::default(),
             lent: Mutex::default(),
             cublas_lt: OnceLock::new(),
+            cudnn: OnceLock::new(),
             lost: OnceLock::new(),
         })
     }

@@ -59,6 +59,10 @@ impl Device for Cuda {
         self.0.cublas_lt().map(ToString::to_string).map_err(str::to_owned)
     }
 
+    fn convolution_library(&self) -> Result<String, String> {
+        self.0.cudnn().map(ToString::to_string).map_err(str::to_owned)
+    }
+
     fn load(&self, image: &Image) -> Result<Kernels, Error> {
         let refused = |why: String| {
             Error::new(code::LOAD, "", format!("kernels for `{}` on the device `{}`: {why}", image.target, self.name()))

@@ -4,13 +4,15 @@
 //! The parts: [`driver`] finds the driver's functions, [`context`] holds the context of a GPU,
 //! [`ptx`] and [`kernels`] load code, which the [`assembler`] makes of PTX if the machine has one,
 //! [`queue`] launches it, [`graphs`] joins launches, [`report`] has what assertions say,
-//! [`cublas_lt`] computes matmuls by a library.
+//! [`cublas_lt`] and [`cudnn`] compute matmuls and convolutions by libraries.
 
 pub mod assembler;
 mod context;
 mod cublas_lt;
+mod cudnn;
 mod device;
 mod driver;
+mod find_library;
 mod graphs;
 mod kernels;
 mod memory;
@@ -38,7 +40,8 @@ pub(crate) const CUDA: Backend = Backend { kind: "cuda", names, open };
 static PACKAGES: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
 /// Sets the folders of installed Python packages (`site-packages`), where an assembler is looked
-/// for when the first kernel is loaded, and cuBLASLt when the first matmul is offered.
+/// for when the first kernel is loaded, and a library when the first matmul or convolution is
+/// offered to it.
 pub fn set_package_folders(folders: Vec<PathBuf>) {
     *PACKAGES.lock().unwrap_or_else(PoisonError::into_inner) = folders;
 }

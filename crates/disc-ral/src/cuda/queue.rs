@@ -4,12 +4,12 @@
 //! - a launch waits for nothing, and may be left pending until the call ends (`graphs`); `sync`,
 //!   `download` and `upload` wait for the stream;
 //! - a stream that the queue is moved to begins behind everything that the queue has launched;
-//! - a library's matmul is in the stream as a launch is;
+//! - a library's matmul or convolution is in the stream as a launch is;
 //! - an assertion that failed is reported once: by whichever call waits first, or by the next one.
 
 use super::{
     context::{Gpu, NO_TIMING, NON_BLOCKING},
-    cublas_lt::Shape,
+    cublas_lt, cudnn,
     driver::CudaError,
     graphs::{Graphs, Ready},
     kernels::{CudaKernel, CudaKernels, Loaded},
@@ -20,7 +20,7 @@ use crate::{
     error::AllocError,
 };
 use cudarc::driver::sys::{CUdeviceptr, CUevent, CUstream};
-use disc_abi::{GRID_PERSISTENT, LibraryGemm};
+use disc_abi::{GRID_PERSISTENT, LibraryConvolution, LibraryGemm};
 use smallvec::SmallVec;
 use std::{
     ffi::c_int,
@@ -54,7 +54,7 @@ struct Opened {
     /// Memory of the threads of persistent kernels, and its bytes.
     scratch: (CUdeviceptr, usize),
     graphs: Graphs,
-    /// Memory of the library's matmuls, and its bytes.
+    /// Memory that libraries work in, and its bytes.
     workspace: (CUdeviceptr, usize),
 }
 
@@ -196,19 +196,33 @@ impl Opened {
 
     /// Offers a matmul to cuBLASLt. Returns true if it is in the stream.
     fn library_gemm(&mut self, gemm: &LibraryGemm) -> Result<bool, LaunchFailure> {
-        let (Some(shape), gpu) = (Shape::of(gemm), Arc::clone(&self.gpu)) else { return Ok(false) };
+        let (Some(shape), gpu) = (cublas_lt::Shape::of(gemm), Arc::clone(&self.gpu)) else { return Ok(false) };
         let Ok(library) = gpu.cublas_lt() else { return Ok(false) };
         let Some(plan) = library.plan(&gpu, &shape).map_err(failed)? else { return Ok(false) };
-        // Launches before it are in the stream first.
+        let Some(workspace) = self.workspace(plan.workspace())? else { return Ok(false) };
+        library.run(&gpu, &plan, gemm, workspace, self.stream).map_err(failed)
+    }
+
+    /// Offers a convolution to cuDNN. Returns true if it is in the stream.
+    fn library_convolution(&mut self, convolution: &LibraryConvolution) -> Result<bool, LaunchFailure> {
+        let (Some(shape), gpu) = (cudnn::Shape::of(convolution), Arc::clone(&self.gpu)) else { return Ok(false) };
+        let Ok(library) = gpu.cudnn() else { return Ok(false) };
+        let Some(plan) = library.plan(&gpu, &shape).map_err(failed)? else { return Ok(false) };
+        let Some(workspace) = self.workspace(plan.workspace())? else { return Ok(false) };
+        library.run(&gpu, &plan, convolution, workspace, self.stream).map_err(failed)
+    }
+
+    /// Returns memory for a library to work in, and its bytes, once all launches before are in the
+    /// stream; `None` if there is not as much.
+    fn workspace(&mut self, needed: usize) -> Result<Option<(CUdeviceptr, usize)>, LaunchFailure> {
         self.flush()?;
-        let needed = plan.workspace();
         if self.workspace.1 < needed {
             free(&self.gpu, &mut self.workspace);
             // Another algorithm would need less, and round otherwise: kernels have the rest.
-            let Ok(at) = self.gpu.alloc(needed) else { return Ok(false) };
+            let Ok(at) = self.gpu.alloc(needed) else { return Ok(None) };
             self.workspace = (at, needed);
         }
-        library.run(&gpu, &plan, gemm, self.workspace, self.stream).map_err(failed)
+        Ok(Some(self.workspace))
     }
 }
 
@@ -247,6 +261,10 @@ impl Queue for CudaQueue {
 
     unsafe fn library_gemm(&mut self, gemm: &LibraryGemm) -> Result<bool, LaunchFailure> {
         self.opened()?.library_gemm(gemm)
+    }
+
+    unsafe fn library_convolution(&mut self, convolution: &LibraryConvolution) -> Result<bool, LaunchFailure> {
+        self.opened()?.library_convolution(convolution)
     }
 
     /// Waits, so that the caller may change its memory: the driver reads pinned memory later.

@@ -91,6 +91,49 @@ unsafe impl Send for SharedLibrary {}
 // SAFETY: as above.
 unsafe impl Sync for SharedLibrary {}
 
+/// Declares the functions of a library by the names that it exports: a status that is not 0 is an
+/// error, a structure of the `function` and its `status`.
+macro_rules! functions {
+    ($error:ident, version = $version:literal; $($method:ident = $symbol:literal($($name:ident: $ty:ty),*);)*) => {
+        /// The functions of a library that is loaded.
+        #[derive(Clone, Copy)]
+        pub(super) struct Functions {
+            $($method: unsafe extern "C" fn($($ty),*) -> ::std::ffi::c_int,)*
+            version: unsafe extern "C" fn() -> usize,
+        }
+
+        impl Functions {
+            /// Finds all functions.
+            pub(super) fn of(library: $crate::cuda::shared_library::SharedLibrary) -> Option<Self> {
+                // SAFETY: the types are those of the library's header.
+                unsafe { Some(Self { $($method: library.function($symbol)?,)* version: library.function($version)? }) }
+            }
+
+            /// Returns the version of the library: 10,000 times the major version, and more.
+            pub(super) fn version(&self) -> usize {
+                // SAFETY: the function has no preconditions.
+                unsafe { (self.version)() }
+            }
+
+            $(
+                #[doc = concat!("Calls `", $symbol, "`.")]
+                ///
+                /// # Safety
+                /// As the library's function; the context of the handle is current.
+                #[allow(clippy::too_many_arguments, reason = "the library's function has them")]
+                pub(super) unsafe fn $method(&self, $($name: $ty),*) -> Result<(), $error> {
+                    // SAFETY: the caller's promise.
+                    match unsafe { (self.$method)($($name),*) } {
+                        0 => Ok(()),
+                        status => Err($error { function: $symbol, status }),
+                    }
+                }
+            )*
+        }
+    };
+}
+pub(in crate::cuda) use functions;
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -74,7 +74,7 @@ fn matmul_versions(group: &Group<'_>, offers: Offers) -> Result<Versioned, Strin
     let sites: usize = versions.iter().map(|version| version.code.sites.len()).sum();
     let rest = Group { first_site: group.first_site + sites as i64, ..group.clone() };
     let mut otherwise = matmul::schedule(&rest)?;
-    if offers != Offers::Nothing {
+    if offers.has_products() {
         matmul::offer_products(&rest, &mut otherwise);
     }
     Ok(Versioned { versions, otherwise, ..Versioned::default() })

@@ -10,6 +10,7 @@ mod candidates;
 mod conditions;
 mod fragments;
 mod frame;
+mod library;
 mod matmul;
 mod nonzero;
 mod ordered;
@@ -41,7 +42,8 @@ impl Scheduler for GpuScheduler {
             Ok(None) => Ok((tasks::on_grid(units(group, request), group.target), None)),
             Err(reason) => {
                 let function = flat(group.function);
-                Ok((pointwise::in_elements(&Group { function: &function, ..group.clone() }), Some(reason)))
+                let code = pointwise::in_elements(&Group { function: &function, ..group.clone() });
+                Ok((library::with_offers(code, group, request.offers), Some(reason)))
             }
         }
     }
@@ -60,7 +62,7 @@ fn of_kind(group: &Group<'_>, request: Request<'_>) -> Result<Option<Versioned>,
             let decided = request.plan.expect("a reduction group carries its plan");
             rows::versions(group, &ReductionSchedule::new(group.function, decided.clone()))
         }
-        FusionKind::Matmul => Some(matmul::with_offers(matmul::versions(group)?, group, request.offers)),
+        FusionKind::Matmul => Some(library::with_offers(matmul::versions(group)?, group, request.offers)),
         FusionKind::Attention => Some(attention::versions(group)?),
         FusionKind::Standalone => standalone::versions(group),
         FusionKind::Convolution => return Err("a thread computes an element of a group of kind convolution".into()),

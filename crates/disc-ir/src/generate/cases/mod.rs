@@ -240,6 +240,7 @@ fn recipe(kind: OpKind) -> Option<(Recipe, Nearness)> {
         | K::Aligned
         | K::Fetch
         | K::LaunchGrid
+        | K::LibraryConvolution
         | K::LibraryGemm => {
             return None;
         }

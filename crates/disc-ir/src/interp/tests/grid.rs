@@ -194,10 +194,17 @@ host @main(%a: buffer<4xf32>, %b: buffer<4xf32>) {
     return
 }";
 
-fn offered() -> Case {
-    let a = vec![1.0, 2.0, 3.0, 4.0];
-    let inputs = vec![("4xf32", a.clone()), ("4xf32", vec![1.0, 0.0, 0.0, 1.0])];
-    Case { name: "library_gemm".into(), text: OFFERED.into(), inputs, outputs: vec![("4xf32", a)] }
+fn offered() -> [Case; 2] {
+    let convolution = OFFERED.replace(
+        "library_gemm @k(%a, %b, %y), product = [1, 2, 2, 2, 0, 2, 1, 0, 2, 1]",
+        "library_convolution @k(%a, %b, %y), sizes = [1, 1, 2, 2, 1, 1, 1, 1, 2, 2], \
+         strides = [4, 4, 2, 1, 1, 1, 1, 1, 4, 4, 2, 1], window = [1, 1, 1, 1, 0, 0, 0, 0, 1]",
+    );
+    [("library_gemm", OFFERED.to_owned()), ("library_convolution", convolution)].map(|(name, text)| {
+        let a = vec![1.0, 2.0, 3.0, 4.0];
+        let inputs = vec![("4xf32", a.clone()), ("4xf32", vec![1.0, 0.0, 0.0, 1.0])];
+        Case { name: name.into(), text, inputs, outputs: vec![("4xf32", a)] }
+    })
 }
 
 fn product() -> Case {
@@ -217,6 +224,7 @@ pub(super) fn cases() -> Vec<Case> {
         inputs: vec![("5xi32", (1..6).map(f64::from).collect())],
         outputs: vec![("i32", vec![30.0]), ("i32", vec![30.0])],
     };
+    let [gemm, convolution] = offered();
     vec![
         of_warps("shuffle xor", &shuffled("xor", "%one"), [2, 1, 4, 3, 6, 5, 8, 7]),
         of_warps("shuffle up", &shuffled("up", "%one"), [1, 1, 2, 3, 5, 5, 6, 7]),
@@ -260,7 +268,8 @@ pub(super) fn cases() -> Vec<Case> {
         ),
         counted,
         product(),
-        offered(),
+        gemm,
+        convolution,
     ]
 }
 

@@ -2,7 +2,7 @@
 //!
 //! The numbers are those of CUDA 12 and 13 alike. cudarc's own functions are not called: they load
 //! a copy of the library beside that of the process.
-use super::super::shared_library::SharedLibrary;
+use super::super::shared_library::functions;
 use std::{
     ffi::{c_int, c_void},
     fmt,
@@ -92,44 +92,8 @@ pub(super) const RELU: u32 = 2;
 pub(super) const BIAS: u32 = 4;
 pub(super) const GELU: u32 = 32;
 
-/// Declares the functions by the names that the library exports.
-macro_rules! functions {
-    ($($method:ident = $symbol:literal($($name:ident: $ty:ty),*);)*) => {
-        /// The functions of a library that is loaded.
-        #[derive(Clone, Copy)]
-        pub(super) struct Functions {
-            $($method: unsafe extern "C" fn($($ty),*) -> c_int,)*
-            version: unsafe extern "C" fn() -> usize,
-        }
-
-        impl Functions {
-            /// Finds all functions.
-            pub(super) fn of(library: SharedLibrary) -> Option<Self> {
-                // SAFETY: the types are those of the library's header.
-                unsafe {
-                    Some(Self { $($method: library.function($symbol)?,)* version: library.function("cublasLtGetVersion")? })
-                }
-            }
-
-            $(
-                #[doc = concat!("Calls `", $symbol, "`.")]
-                ///
-                /// # Safety
-                /// As the library's function; the context of the handle is current.
-                #[allow(clippy::too_many_arguments, reason = "the library's function has them")]
-                pub(super) unsafe fn $method(&self, $($name: $ty),*) -> Result<(), LtError> {
-                    // SAFETY: the caller's promise.
-                    match unsafe { (self.$method)($($name),*) } {
-                        0 => Ok(()),
-                        status => Err(LtError { function: $symbol, status }),
-                    }
-                }
-            )*
-        }
-    };
-}
-
 functions! {
+    LtError, version = "cublasLtGetVersion";
     create = "cublasLtCreate"(handle: *mut Handle);
     create_matmul = "cublasLtMatmulDescCreate"(matmul: *mut Handle, compute: c_int, scale: c_int);
     set_matmul = "cublasLtMatmulDescSetAttribute"(matmul: Handle, attribute: c_int, value: *const c_void, bytes: usize);
@@ -146,12 +110,4 @@ functions! {
     matmul = "cublasLtMatmul"(library: Handle, matmul: Handle, alpha: *const c_void, a: *const c_void, a_layout: Handle,
         b: *const c_void, b_layout: Handle, beta: *const c_void, c: *const c_void, c_layout: Handle, d: *mut c_void,
         d_layout: Handle, algorithm: *const Algorithm, workspace: *mut c_void, bytes: usize, stream: *mut c_void);
-}
-
-impl Functions {
-    /// Returns the version of the library: 10,000 times the major version, and more.
-    pub(super) fn version(&self) -> usize {
-        // SAFETY: the function has no preconditions.
-        unsafe { (self.version)() }
-    }
 }

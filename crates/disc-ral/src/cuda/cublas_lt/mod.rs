@@ -9,14 +9,13 @@
 //!   computes the same bits in every process; nothing is measured;
 //! - a failure of the library is never one of the call: it declines, and kernels compute the
 //!   matmul.
-mod find;
 mod functions;
 mod plan;
 mod shape;
 
 pub(super) use shape::Shape;
 
-use super::{context::Gpu, driver::CudaError};
+use super::{context::Gpu, driver::CudaError, find_library::Names};
 use cudarc::driver::sys::{CUdeviceptr, CUstream};
 use disc_abi::LibraryGemm;
 use functions::{Functions, Handle};
@@ -30,6 +29,9 @@ use std::{
         atomic::{AtomicBool, Ordering},
     },
 };
+
+/// The names of the library: of the major versions that are called, the newest one first.
+const NAMES: Names<'_> = Names { whole: &["libcublasLt.so.13", "libcublasLt.so.12"], parts: &[] };
 
 /// The most shapes whose plans are kept: sizes of a model come in any number.
 const MOST_PLANS: usize = 4096;
@@ -63,7 +65,10 @@ impl Gpu {
     /// The reason that there is none.
     pub(super) fn cublas_lt(&self) -> Result<&CublasLt, &str> {
         let found = self.cublas_lt.get_or_init(|| {
-            let found = find::first(&super::package_folders(), |functions| CublasLt::new(self, functions));
+            let found = NAMES.first(&super::package_folders(), |library| {
+                let functions = Functions::of(library).ok_or("it lacks functions")?;
+                CublasLt::new(self, functions)
+            });
             match &found {
                 Ok(library) => tracing::info!("matmuls of {} may go to {library}", self.name),
                 Err(reason) => tracing::info!("no cuBLASLt for {}: {reason}", self.name),

@@ -3,7 +3,7 @@
 //! Invariant: the answer is a function of sizes, strides and alignment alone: it is the same in
 //! every process.
 use crate::gemm::{Matrix, matrix};
-use disc_abi::{Activation, DType, GEMM_TF32, LibraryGemm};
+use disc_abi::{Activation, DType, LIBRARY_TF32, LibraryGemm};
 
 /// With at most so many rows or columns the generated kernels read the other operand once, as fast
 /// as memory gives it (`schedule/gpu/matmul/few_rows.rs` of disc-codegen).
@@ -62,7 +62,7 @@ impl Shape {
             right,
             activation: Activation::from_code(gemm.activation)?,
             has_bias: !gemm.bias.is_null(),
-            allows_tf32: gemm.flags & GEMM_TF32 != 0 && dtype == DType::F32,
+            allows_tf32: gemm.flags & LIBRARY_TF32 != 0 && dtype == DType::F32,
             alignment: alignment(gemm),
         };
         shape.is_apart(gemm, dtype.size() as i64)?.then_some(shape)
@@ -165,7 +165,7 @@ mod tests {
 
     #[test]
     fn tf32_is_of_f32() {
-        let of = |dtype: DType| Shape::of(&LibraryGemm { dtype: dtype.code().into(), flags: GEMM_TF32, ..plain() });
+        let of = |dtype: DType| Shape::of(&LibraryGemm { dtype: dtype.code().into(), flags: LIBRARY_TF32, ..plain() });
         assert!(of(DType::F32).unwrap().allows_tf32 && !of(DType::BF16).unwrap().allows_tf32);
         assert!(of(DType::F64).is_none());
     }

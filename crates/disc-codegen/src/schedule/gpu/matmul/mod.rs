@@ -2,14 +2,10 @@
 //!
 //! Ops in front of a matmul are computed where its operands are read, ops behind it from its sums
 //! before these are stored. Several matmuls of a group are one launch: [`side_by_side`].
-mod epilogue;
 mod few_rows;
-mod library;
 mod mma;
 mod side_by_side;
 mod tiles;
-
-pub(super) use library::with_offers;
 
 use super::{candidates::Candidates, frame::GridFrame};
 use crate::{
@@ -40,12 +36,16 @@ pub(super) fn versions(group: &Group<'_>) -> Result<Versioned, String> {
 }
 
 /// A matmul of the group, with the positions of the outputs that are computed from it.
-struct Part {
-    dot: Inst,
-    wanted: Vec<usize>,
+pub(super) struct Part {
+    pub(super) dot: Inst,
+    pub(super) wanted: Vec<usize>,
 }
 
-fn parts(group: &Group<'_>) -> Result<Vec<Part>, String> {
+/// Returns the matmuls of a group.
+///
+/// # Errors
+/// The reason that its outputs are not those of a matmul each.
+pub(super) fn parts(group: &Group<'_>) -> Result<Vec<Part>, String> {
     let function = group.function;
     let is_dot = |inst: &Inst| function.kind_of(*inst) == OpKind::DotGeneral;
     let dots: Vec<Inst> = function.insts(function.body).iter().copied().filter(is_dot).collect();
@@ -91,21 +91,21 @@ pub(super) fn sides(group: &Group<'_>, dot: Inst) -> [Side; 2] {
 }
 
 /// A matmul as a matrix `[rows, terms] x [terms, columns]` for each batch.
-struct Matmul<'g> {
+pub(super) struct Matmul<'g> {
     group: &'g Group<'g>,
     dot: Inst,
-    left: Side,
-    right: Side,
-    batches: Vec<Merged>,
-    rows: Vec<Merged>,
-    columns: Vec<Merged>,
-    terms: Vec<Merged>,
+    pub(super) left: Side,
+    pub(super) right: Side,
+    pub(super) batches: Vec<Merged>,
+    pub(super) rows: Vec<Merged>,
+    pub(super) columns: Vec<Merged>,
+    pub(super) terms: Vec<Merged>,
     /// The type of the sums, and that of the operands in shared memory.
     sum: DType,
 }
 
 impl<'g> Matmul<'g> {
-    fn of(group: &'g Group<'g>, dot: Inst) -> Self {
+    pub(super) fn of(group: &'g Group<'g>, dot: Inst) -> Self {
         let function = group.function;
         let [left, right] = sides(group, dot);
         let sizes = |side: &Side, axes: &[usize]| -> Vec<Merged> {
@@ -152,7 +152,7 @@ impl<'g> Matmul<'g> {
 }
 
 /// Returns the number of positions along runs.
-fn size(runs: &[Merged]) -> Dim {
+pub(super) fn size(runs: &[Merged]) -> Dim {
     Dim::product(runs.iter().map(|run| run.size.clone()))
 }
 

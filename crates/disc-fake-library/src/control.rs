@@ -1,5 +1,5 @@
 //! Lets a test see which functions are called, and make them fail.
-use crate::status::Status;
+use crate::Status;
 use std::{
     ffi::{CStr, c_char},
     sync::{Mutex, MutexGuard, PoisonError},
@@ -7,7 +7,7 @@ use std::{
 
 /// The wish of a test, and the facts that it may ask for.
 struct Control {
-    /// The functions that were called, in order, and `computed` for each matmul that has run.
+    /// The functions that were called, in order, and what the library notes beside.
     calls: Vec<&'static str>,
     /// The function that fails, and its result.
     failure: Option<(String, Status)>,
@@ -24,7 +24,7 @@ fn control() -> MutexGuard<'static, Control> {
 ///
 /// # Errors
 /// The status that a test wants.
-pub(crate) fn called(function: &'static str) -> Result<(), Status> {
+pub fn called(function: &'static str) -> Result<(), Status> {
     let mut control = control();
     control.calls.push(function);
     match control.failure.take_if(|(name, _)| name == function) {
@@ -33,13 +33,13 @@ pub(crate) fn called(function: &'static str) -> Result<(), Status> {
     }
 }
 
-/// Notes that a matmul has run.
-pub(crate) fn computed() {
-    control().calls.push("computed");
+/// Notes something that a test may ask for, beside the calls.
+pub fn note(what: &'static str) {
+    control().calls.push(what);
 }
 
-/// Notes that descriptions were made or destroyed.
-pub(crate) fn made(count: isize) {
+/// Notes that descriptors were made or destroyed.
+pub fn made(count: isize) {
     control().alive += count;
 }
 
@@ -48,7 +48,7 @@ pub(crate) fn made(count: isize) {
 /// # Safety
 /// `function` is a text that ends with a zero.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn fake_cublaslt_fail(function: *const c_char, status: Status) {
+pub unsafe extern "C" fn fake_library_fail(function: *const c_char, status: Status) {
     // SAFETY: the caller's promise.
     let function = unsafe { CStr::from_ptr(function) }.to_string_lossy().into_owned();
     control().failure = Some((function, status));
@@ -56,13 +56,13 @@ pub unsafe extern "C" fn fake_cublaslt_fail(function: *const c_char, status: Sta
 
 /// Forgets a failure that is still to come. Returns 1 if there was one.
 #[unsafe(no_mangle)]
-pub extern "C" fn fake_cublaslt_forget() -> i32 {
+pub extern "C" fn fake_library_forget() -> i32 {
     control().failure.take().is_some().into()
 }
 
-/// Returns how many descriptions are alive.
+/// Returns how many descriptors are alive.
 #[unsafe(no_mangle)]
-pub extern "C" fn fake_cublaslt_alive() -> isize {
+pub extern "C" fn fake_library_alive() -> isize {
     control().alive
 }
 
@@ -72,7 +72,7 @@ pub extern "C" fn fake_cublaslt_alive() -> isize {
 /// # Safety
 /// `to` has room for `bytes`.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn fake_cublaslt_calls(to: *mut u8, bytes: usize) -> usize {
+pub unsafe extern "C" fn fake_library_calls(to: *mut u8, bytes: usize) -> usize {
     let calls = std::mem::take(&mut control().calls).join("\n");
     // SAFETY: the caller's promise.
     unsafe { to.copy_from_nonoverlapping(calls.as_ptr(), calls.len().min(bytes)) };

@@ -1,5 +1,5 @@
-//! Recognises what a group computes from the sums of a matmul, where a library can compute it: a
-//! bias, and a function of the sum with it.
+//! Recognises what a group computes from the sums of a matmul or a convolution, where a library can
+//! compute it: a bias, and a function of the sum with it.
 //!
 //! Ops are read as polynomials of the sum `y` and of one hyperbolic tangent `t`, so a function is
 //! known in any form that it is written in.
@@ -11,9 +11,18 @@ use std::collections::{BTreeMap, HashMap};
 
 /// A bias and a function of the sum with it.
 pub(super) struct Epilogue {
-    /// The input of the group that is added to each row.
+    /// The input of the group that is added: an element for each column, or for each feature.
     pub(super) bias: Option<Value>,
     pub(super) activation: Activation,
+}
+
+/// The dimension that a bias has an element for.
+#[derive(Clone, Copy)]
+pub(super) enum Place<'d> {
+    /// The last one, of this size.
+    Columns(&'d Dim),
+    /// The second one, behind batches: the sizes of both.
+    Features([&'d Dim; 2]),
 }
 
 /// Coefficients by the powers of `y` and `t`; none is 0.
@@ -23,10 +32,10 @@ type Polynomial = BTreeMap<[u8; 2], f64>;
 const MOST_DEGREE: u8 = 4;
 
 impl Epilogue {
-    /// Returns the epilogue by which an output is computed from the result of a matmul of so many
-    /// columns, if it is one and keeps the order of the elements.
-    pub(super) fn of(group: &Group<'_>, result: Value, output: Value, columns: &Dim) -> Option<Self> {
-        let mut reader = Reader { group, result, columns, bias: None, inner: None, known: HashMap::new() };
+    /// Returns the epilogue by which an output is computed from sums whose bias has such a place,
+    /// if it is one and keeps the order of the elements.
+    pub(super) fn of(group: &Group<'_>, result: Value, output: Value, place: Place<'_>) -> Option<Self> {
+        let mut reader = Reader { group, result, place, bias: None, inner: None, known: HashMap::new() };
         let activation = reader.activation(output)?;
         Some(Self { bias: reader.bias.flatten(), activation })
     }
@@ -35,7 +44,7 @@ impl Epilogue {
 struct Reader<'g> {
     group: &'g Group<'g>,
     result: Value,
-    columns: &'g Dim,
+    place: Place<'g>,
     /// The bias of `y`, once `y` was met: each time the same.
     bias: Option<Option<Value>>,
     /// The operand of the tangent.
@@ -123,17 +132,22 @@ impl Reader<'_> {
         (*self.bias.get_or_insert(bias) == bias).then(y)
     }
 
-    /// Returns the input that a value repeats for each row: its last dimension is the columns.
+    /// Returns the input that a value repeats along all dimensions but that of a bias.
     fn bias_of(&self, value: Value) -> Option<Value> {
         let (group, function) = (self.group, self.group.function);
         let inst = function.defining(value).filter(|&inst| function.kind_of(inst) == OpKind::BroadcastInDim)?;
         let input = function.operands(inst)[0];
         let (from, to) = (group.tensor(input), group.tensor(value));
         let is_same_type = from.dtype == group.tensor(self.result).dtype;
-        let (last, others) = function.axes(inst, "dims").split_last().map(|(&last, others)| (last, others.len()))?;
-        let is_along = last + 1 == to.rank() && from.dims[..others].iter().all(|size| size.as_const() == Some(1));
-        let has_columns = [&from.dims[others], &to.dims[last]].into_iter().all(|size| group.solver.equal(size, self.columns));
-        (group.inputs().contains(&input) && is_same_type && is_along && has_columns).then_some(input)
+        let equal = |a: &Dim, b: &Dim| group.solver.equal(a, b);
+        let (along, size) = match self.place {
+            Place::Columns(size) => (to.rank().checked_sub(1)?, size),
+            Place::Features([batch, size]) => (equal(to.dims.first()?, batch).then_some(1)?, size),
+        };
+        let own = function.axes(inst, "dims").iter().position(|&axis| axis == along)?;
+        let is_along = from.dims.iter().enumerate().all(|(axis, size)| axis == own || size.as_const() == Some(1));
+        let has_size = [from.dims.get(own)?, to.dims.get(along)?].into_iter().all(|found| equal(found, size));
+        (group.inputs().contains(&input) && is_same_type && is_along && has_size).then_some(input)
     }
 
     /// Returns the value that another one only writes with other sizes, or as a type that holds it:
