@@ -198,6 +198,37 @@ fn each_epilogue() {
 }
 
 /// Launches that may become a graph stand before and behind the library's matmul.
+/// A front end adds a stored bias to sums in f32, rounds them, and goes on in f32.
+#[test]
+fn linear_layers_of_half_types() {
+    let library = library();
+    let layer = "func @main(%x: tensor<[M]x[K]xDT>, %y: tensor<[N]x[K]xDT>, %c: tensor<[N]xDT>) -> tensor<[M]x[N]xDT> {
+  %z = dot_general %x, %y, lhs_contracting_dims = [1], rhs_contracting_dims = [1], dtype = f32 : (tensor<[M]x[K]xDT>, tensor<[N]x[K]xDT>) -> tensor<[M]x[N]xf32>
+  %d = convert %c, dtype = f32 : (tensor<[N]xDT>) -> tensor<[N]xf32>
+  %b = broadcast_in_dim %d, dims = [1] : (tensor<[N]xf32>) -> tensor<[M]x[N]xf32>
+  %w = add %z, %b : tensor<[M]x[N]xf32>
+  %a = convert %w, dtype = DT : (tensor<[M]x[N]xf32>) -> tensor<[M]x[N]xDT>
+REST
+  return %r : tensor<[M]x[N]xDT>
+}";
+    let relu = RELU.replace("RT", "[M]x[N]");
+    let gelu = GELU.replace("RT", "[M]x[N]");
+    for dtype in [DType::F16, DType::BF16] {
+        for rest in [&relu, &gelu] {
+            let text = layer.replace("REST", rest).replace("DT", dtype.name());
+            let found = check(&library, &text, dtype, &[&[17, 40], &[24, 40], &[24]]);
+            assert_eq!(found, 1, "{} of {rest}", dtype.name());
+        }
+    }
+    // The sums are rounded to less than the result.
+    let narrow = layer
+        .replace("REST", "  %r = convert %a, dtype = f32 : (tensor<[M]x[N]xbf16>) -> tensor<[M]x[N]xf32>")
+        .replace("-> tensor<[M]x[N]xDT> {", "-> tensor<[M]x[N]xf32> {")
+        .replace("return %r : tensor<[M]x[N]xDT>", "return %r : tensor<[M]x[N]xf32>")
+        .replace("DT", "bf16");
+    assert_eq!(check(&library, &narrow, DType::BF16, &[&[17, 40], &[24, 40], &[24]]), 0);
+}
+
 #[test]
 fn calls_that_come_again_keep_the_order_of_kernels_and_library() {
     let library = library();

@@ -112,6 +112,10 @@ impl CostModel for GpuModel {
     fn joins_matmuls(&self) -> bool {
         true
     }
+    fn converts_biases(&self) -> bool {
+        true
+    }
+
     fn converts_queries(&self) -> bool {
         true
     }

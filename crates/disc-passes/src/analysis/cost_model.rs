@@ -64,6 +64,10 @@ pub trait CostModel: Debug + Send + Sync {
     fn converts_queries(&self) -> bool {
         false
     }
+    /// Returns true if a matmul converts its bias where it reads it, as libraries want it.
+    fn converts_biases(&self) -> bool {
+        false
+    }
     /// Returns true if the host program reads what kernels write without waiting for a device.
     fn shares_memory(&self) -> bool {
         true

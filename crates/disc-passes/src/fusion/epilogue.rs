@@ -17,18 +17,37 @@ impl Grouping<'_> {
             if self.roles[i] != Role::Matmul {
                 continue;
             }
-            for source in self.sources[i].clone() {
+            let biases = if self.model.converts_biases() { self.biases(i) } else { BTreeSet::new() };
+            for source in self.sources[i].iter().copied().chain(biases).collect::<Vec<_>>() {
                 let inst = self.insts[source];
-                let alone = self.group(source).insts.len() == 1 && self.users[source] == [i];
+                let group = self.group_of[i];
+                let alone = self.group(source).insts.len() == 1 && self.is_used_within(source, group);
                 if alone && self.is_widening(inst) && !self.escapes.contains(&self.function.result(inst)) {
                     if !cx.spend_on("fuse-conversion") {
                         return;
                     }
-                    let (from, to) = (self.group_of[source], self.group_of[i]);
-                    self.merge(from, to);
+                    self.merge(self.group_of[source], group);
                 }
             }
         }
+    }
+
+    /// The ops whose results the epilogue of a matmul repeats, as of a bias.
+    fn biases(&self, i: usize) -> BTreeSet<usize> {
+        let members = self.group(i).insts.iter().filter(|&&member| member != i);
+        members.flat_map(|&member| self.real_sources[member].iter().copied()).filter(|&source| self.is_repeated(source)).collect()
+    }
+
+    /// Returns true if only a group reads an op's result, repeated or as it is.
+    fn is_used_within(&self, source: usize, group: usize) -> bool {
+        let is_within = |users: &[usize]| users.iter().all(|&user| self.group_of[user] == group);
+        let is_repeated_within = |user: usize| self.roles[user] == Role::Free && is_within(&self.users[user]);
+        self.users[source].iter().all(|&user| self.group_of[user] == group || is_repeated_within(user))
+    }
+
+    /// Returns true if every user of an op's result repeats it.
+    fn is_repeated(&self, source: usize) -> bool {
+        self.users[source].iter().all(|&user| self.function.kind_of(self.insts[user]) == OpKind::BroadcastInDim)
     }
 
     fn is_widening(&self, inst: disc_ir::Inst) -> bool {

@@ -64,7 +64,8 @@ fn run(module: &mut Module, cx: &mut PassCx) -> Result<usize, Diagnostic> {
         let mut map = HashMap::new();
         let fixed = CallInvariant::of(function);
         let sources = Sources::of(function, &fixed);
-        let values: Vec<Value> = frontier(function, &fixed, &sources).into_iter().take_while(|_| cx.spend()).collect();
+        let keeps_biases = cx.options.model.converts_biases();
+        let values: Vec<Value> = frontier(function, &fixed, &sources, keeps_biases).into_iter().take_while(|_| cx.spend()).collect();
         copy(function, &values, &mut prepare, &mut map);
         let moves = values.into_iter();
         moved.extend(moves.map(|value| PreparedValue {
@@ -91,7 +92,7 @@ fn run(module: &mut Module, cx: &mut PassCx) -> Result<usize, Diagnostic> {
 }
 
 /// The values to prepare, in order: the last ones before ops that depend on a call.
-fn frontier(function: &Function, fixed: &CallInvariant, sources: &Sources) -> Vec<Value> {
+fn frontier(function: &Function, fixed: &CallInvariant, sources: &Sources, keeps_biases: bool) -> Vec<Value> {
     let mut needed: HashSet<Value> = HashSet::new();
     let mut found = Vec::new();
     let read = read_in_panels(function);
@@ -107,6 +108,7 @@ fn frontier(function: &Function, fixed: &CallInvariant, sources: &Sources) -> Ve
             && is_worth(function, inst, sources)
             && !is_read(function, inst, &read)
             && !is_front_of_padded(function, inst)
+            && !(keeps_biases && is_widened_bias(function, inst))
         {
             found.extend(wanted);
         } else {
@@ -194,6 +196,28 @@ fn is_read(function: &Function, inst: Inst, read: &HashSet<Value>) -> bool {
         _ => false,
     };
     function.results_of(inst).iter().all(|&value| read.contains(&value) && unpacks(value))
+}
+
+/// Returns true if an op widens a stored vector that is only added to matmuls, as a bias.
+fn is_widened_bias(function: &Function, inst: Inst) -> bool {
+    let &[source] = function.operands(inst) else { return false };
+    let all = function.walk(function.body);
+    let users = |value: Value| {
+        let reads = move |user: &&Inst| function.operands(**user).contains(&value);
+        all.iter().filter(reads).copied().collect::<Vec<_>>()
+    };
+    let multiplies = |&value: &Value| {
+        let inst = function.defining(value);
+        inst.is_some_and(|inst| matches!(function.kind_of(inst), OpKind::DotGeneral | OpKind::Convolution))
+    };
+    let is_added = |inst: Inst| function.kind_of(inst) == OpKind::Add && function.operands(inst).iter().any(multiplies);
+    let is_repeated = |inst: Inst| {
+        function.kind_of(inst) == OpKind::BroadcastInDim && users(function.result(inst)).into_iter().all(is_added)
+    };
+    function.kind_of(inst) == OpKind::Convert
+        && function.ty(function.result(inst)).dtype().holds(function.ty(source).dtype())
+        && function.made_by(source, OpKind::Weight).is_some()
+        && users(function.result(inst)).into_iter().all(is_repeated)
 }
 
 /// Returns true if an op reads rows that were padded apart; see `pack_weights::rows`.

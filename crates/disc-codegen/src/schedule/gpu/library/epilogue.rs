@@ -35,7 +35,8 @@ impl Epilogue {
     /// Returns the epilogue by which an output is computed from sums whose bias has such a place,
     /// if it is one and keeps the order of the elements.
     pub(super) fn of(group: &Group<'_>, result: Value, output: Value, place: Place<'_>) -> Option<Self> {
-        let mut reader = Reader { group, result, place, bias: None, inner: None, known: HashMap::new() };
+        let rounded = group.tensor(output).dtype;
+        let mut reader = Reader { group, result, rounded, place, bias: None, inner: None, known: HashMap::new() };
         let activation = reader.activation(output)?;
         Some(Self { bias: reader.bias.flatten(), activation })
     }
@@ -44,6 +45,8 @@ impl Epilogue {
 struct Reader<'g> {
     group: &'g Group<'g>,
     result: Value,
+    /// The type that a library rounds to, once.
+    rounded: DType,
     place: Place<'g>,
     /// The bias of `y`, once `y` was met: each time the same.
     bias: Option<Option<Value>>,
@@ -136,9 +139,9 @@ impl Reader<'_> {
     fn bias_of(&self, value: Value) -> Option<Value> {
         let (group, function) = (self.group, self.group.function);
         let inst = function.defining(value).filter(|&inst| function.kind_of(inst) == OpKind::BroadcastInDim)?;
-        let input = function.operands(inst)[0];
+        let input = self.unwidened(function.operands(inst)[0]);
         let (from, to) = (group.tensor(input), group.tensor(value));
-        let is_same_type = from.dtype == group.tensor(self.result).dtype;
+        let is_same_type = [self.rounded, group.tensor(self.result).dtype].contains(&from.dtype);
         let equal = |a: &Dim, b: &Dim| group.solver.equal(a, b);
         let (along, size) = match self.place {
             Place::Columns(size) => (to.rank().checked_sub(1)?, size),
@@ -150,16 +153,23 @@ impl Reader<'_> {
         (group.inputs().contains(&input) && is_same_type && is_along && has_size).then_some(input)
     }
 
-    /// Returns the value that another one only writes with other sizes, or as a type that holds it:
-    /// a cast to a narrower type rounds.
+    /// Returns the value that is read as a type that holds it.
+    fn unwidened(&self, value: Value) -> Value {
+        let function = self.group.function;
+        let inst = function.defining(value).filter(|&inst| function.kind_of(inst) == OpKind::Convert);
+        let source = inst.map_or(value, |inst| function.operands(inst)[0]);
+        if function.ty(value).dtype().holds(function.ty(source).dtype()) { source } else { value }
+    }
+
+    /// Returns the value that another one only writes with other sizes, or as another type of floats.
+    /// A cast to a type that is narrower than the output's rounds more than a library does.
     fn behind_moves(&self, mut value: Value) -> Value {
         let function = self.group.function;
-        let own = function.ty(self.result).dtype();
         while value != self.result
             && let Some(inst) = function.defining(value)
             && matches!(function.kind_of(inst), OpKind::Reshape | OpKind::Convert)
             && function.ty(function.operands(inst)[0]).dtype().is_float()
-            && function.ty(value).dtype().holds(own)
+            && function.ty(value).dtype().holds(self.rounded)
         {
             value = function.operands(inst)[0];
         }

@@ -19,14 +19,16 @@ pub(super) fn offer(group: &Group<'_>, part: &Part) -> Option<MatmulOffer> {
     let (function, output) = (group.function, group.output(position));
     let matmul = Matmul::of(group, part.dot);
     let dtype = group.tensor(output).dtype;
-    let values = [matmul.left.value, matmul.right.value, function.result(part.dot)];
-    let is_one_type = values.iter().all(|&value| group.tensor(value).dtype == dtype);
-    if !is_one_type || !matches!(dtype, DType::F32 | DType::F16 | DType::BF16) {
+    let is_one_type = [matmul.left.value, matmul.right.value].iter().all(|&value| group.tensor(value).dtype == dtype);
+    // Sums are in f32 inside the library, whatever the type that it rounds them to.
+    let has_sums = [dtype, DType::F32].contains(&group.tensor(function.result(part.dot)).dtype);
+    if !is_one_type || !has_sums || !matches!(dtype, DType::F32 | DType::F16 | DType::BF16) {
         return None;
     }
     let columns = size(&matmul.columns);
     let Epilogue { bias, activation } = Epilogue::of(group, function.result(part.dot), output, Place::Columns(&columns))?;
     let bias = match bias {
+        Some(input) if group.tensor(input).dtype != dtype => return None,
         Some(input) => Some(input_of(group, input)?),
         None => None,
     };
