@@ -116,6 +116,10 @@ impl CostModel for GpuModel {
         true
     }
 
+    fn walks_lists(&self) -> bool {
+        false
+    }
+
     fn converts_queries(&self) -> bool {
         true
     }

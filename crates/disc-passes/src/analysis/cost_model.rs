@@ -68,6 +68,10 @@ pub trait CostModel: Debug + Send + Sync {
     fn converts_biases(&self) -> bool {
         false
     }
+    /// Returns true if one launch computes tensors of several shapes, one after another.
+    fn walks_lists(&self) -> bool {
+        true
+    }
     /// Returns true if the host program reads what kernels write without waiting for a device.
     fn shares_memory(&self) -> bool {
         true

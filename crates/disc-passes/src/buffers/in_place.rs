@@ -16,7 +16,7 @@
 use super::liveness::{LiveRange, root};
 use crate::{
     analysis::{cost_model::CostModel, depthwise::walks_planes, query::used_in_step},
-    fusion::reduction_phases::Phases,
+    fusion::{families, only_reader, reduction_phases::Phases},
 };
 use disc_ir::{Block, Function, FusionKind, Inst, OpKind, Solver, TensorType, Value};
 use std::collections::{HashMap, HashSet};
@@ -53,6 +53,10 @@ fn overwrites_of(
     let inputs = host.arguments(region).len();
     let (read, written) = host.operands(group).split_at(inputs);
     let Some(domain) = domain(host, solver, written) else { return };
+    if families(host, region).len() > 1 {
+        // What lists leave for later groups has few elements.
+        return;
+    }
     let part = |buffer: Value| host.defining(root(host, buffer)).filter(|inst| ranges.contains_key(inst));
     let results = host.returned(region);
     // The inputs that may be overwritten, each with the results that may do so; `None` stands for
@@ -98,7 +102,9 @@ pub(super) fn may_overwrite(host: &Function, solver: &Solver, group: Inst, input
     }
     let region = host.inst(group).regions[0];
     let (read, written) = host.operands(group).split_at(host.arguments(region).len());
-    let Some(domain) = domain(host, solver, written) else { return false };
+    let Some(family) = only_reader(host, region, host.arguments(region)[input], result) else { return false };
+    let together: Vec<Value> = family.into_iter().map(|position| written[position]).collect();
+    let Some(domain) = domain(host, solver, &together) else { return false };
     let tensor = host.ty(read[input]).shaped().expect("a buffer");
     let only = read.iter().filter(|&&other| root(host, other) == root(host, read[input])).count() == 1;
     let alike = tensor.dtype == domain.dtype && same_shape(solver, tensor, domain);

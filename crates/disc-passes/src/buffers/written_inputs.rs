@@ -61,7 +61,19 @@ pub(super) fn merge(host: &mut Function, solver: &Arc<Solver>) -> Result<(), Dia
         return Ok(());
     }
     name_views_once(host, solver)?;
-    while let Some(found) = find(host, solver) {
+    // A merge may make others possible, but rarely: they are looked for behind it, then in all.
+    let (mut from, mut has_merged) = (0, false);
+    loop {
+        let Some((at, found)) = find(host, solver, from) else {
+            if !std::mem::take(&mut has_merged) {
+                return Ok(());
+            }
+            from = 0;
+            continue;
+        };
+        has_merged = true;
+        // The allocation and the copy are gone.
+        from = at.saturating_sub(2);
         let view = view_of(host, found.input, found.temporary, solver)?;
         let kept = host.insts(host.body).iter().copied().filter(|&inst| Some(inst) != host.defining(found.temporary));
         let kept = kept.collect();
@@ -69,7 +81,6 @@ pub(super) fn merge(host: &mut Function, solver: &Arc<Solver>) -> Result<(), Dia
         host.replace_uses(&HashMap::from([(found.temporary, view)]));
         remove_copies_to_itself(host);
     }
-    Ok(())
 }
 
 /// Temporary memory, and the input that takes its place.
@@ -78,20 +89,29 @@ struct Merge {
     input: Value,
 }
 
-fn find(host: &Function, solver: &Solver) -> Option<Merge> {
+/// Returns the first merge of a group that is at this position of the host program or behind it,
+/// with the group's position.
+fn find(host: &Function, solver: &Solver, from: usize) -> Option<(usize, Merge)> {
     let (written, accesses) = (written(host), Accesses::of(host));
-    for &group in host.insts(host.body).iter().filter(|&&inst| host.kind_of(inst) == OpKind::Fusion) {
+    let groups = host.insts(host.body).iter().enumerate().skip(from);
+    for (at, &group) in groups.filter(|&(_, &inst)| host.kind_of(inst) == OpKind::Fusion) {
         let (read, outputs) = host.operands(group).split_at(inputs(host, group));
         for (result, &output) in outputs.iter().enumerate() {
             let input = root(host, output);
             if !written.contains(&input) {
                 continue;
             }
-            let moves = |&position: &usize| may_move(host, solver, group, position, result);
+            // Lists have many tensors, most of them given, or of other sizes.
+            let moves = |&position: &usize| {
+                let temporary = root(host, read[position]);
+                is_temporary(host, temporary)
+                    && fits(host, solver, temporary, input)
+                    && may_move(host, solver, group, position, result)
+            };
             let sources = (0..read.len()).filter(moves).map(|position| root(host, read[position]));
             let mut merges = sources.map(|temporary| Merge { temporary, input });
             if let Some(merge) = merges.find(|merge| is_safe(host, solver, merge, group, &accesses)) {
-                return Some(merge);
+                return Some((at, merge));
             }
         }
     }
@@ -105,13 +125,9 @@ fn may_move(host: &Function, solver: &Solver, group: Inst, read: usize, result: 
 }
 
 fn is_safe(host: &Function, solver: &Solver, merge: &Merge, group: Inst, accesses: &Accesses) -> bool {
-    let is_temporary = |inst: Inst| host.kind_of(inst) == OpKind::Alloc && host.insts(host.body).contains(&inst);
-    if !host.defining(merge.temporary).is_some_and(is_temporary) || !is_known_early(host, merge.temporary) {
+    if !is_allocated_once(host, merge.temporary) || !is_known_early(host, merge.temporary) {
         return false;
     }
-    let (from, to) = (host.ty(merge.temporary).shaped(), host.ty(merge.input).shaped());
-    let fits =
-        from.zip(to).is_some_and(|(from, to)| from.dtype == to.dtype && solver.equal(&from.element_count(), &to.element_count()));
     let own = accesses.to(merge.temporary);
     let (Some(first), Some(last)) = (own.first(), own.last()) else { return false };
     let ends = last.inst == group && first.inst != group && first.position < last.position;
@@ -120,7 +136,23 @@ fn is_safe(host: &Function, solver: &Solver, merge: &Merge, group: Inst, accesse
     let mut between = others.filter(|access| first.position <= access.position && access.position <= last.position);
     let overwrites = |at: &Access| at.position == first.position && writes_over(host, solver, first.inst, merge);
     let reads_input = host.operands(group)[..inputs(host, group)].iter().any(|&read| root(host, read) == merge.input);
-    fits && ends && !reads_input && first.position > accesses.last_check && between.all(overwrites)
+    ends && !reads_input && first.position > accesses.last_check && between.all(overwrites)
+}
+
+/// Returns true if two buffers have as many elements of one type.
+fn fits(host: &Function, solver: &Solver, a: Value, b: Value) -> bool {
+    let (a, b) = (host.ty(a).shaped(), host.ty(b).shaped());
+    a.zip(b).is_some_and(|(a, b)| a.dtype == b.dtype && solver.equal(&a.element_count(), &b.element_count()))
+}
+
+/// Returns true if a buffer is an allocation.
+fn is_temporary(host: &Function, buffer: Value) -> bool {
+    host.defining(buffer).is_some_and(|inst| host.kind_of(inst) == OpKind::Alloc)
+}
+
+/// Returns true if a buffer is an allocation outside of control flow.
+fn is_allocated_once(host: &Function, buffer: Value) -> bool {
+    is_temporary(host, buffer) && host.defining(buffer).is_some_and(|inst| host.insts(host.body).contains(&inst))
 }
 
 /// Returns true if a group reads the input, and may write there what it writes to the temporary

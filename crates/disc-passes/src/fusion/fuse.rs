@@ -46,6 +46,7 @@ fn fuse_block(function: &mut Function, block: Block, solver: &Arc<Solver>, cx: &
     // its shape.
     grouping.merge_reductions(cx);
     grouping.merge_joined(cx);
+    grouping.merge_lists(cx);
     grouping.merge_beside(cx);
     grouping.sink_cheap(cx);
     let plan = grouping.finish();

@@ -16,9 +16,9 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 pub(super) const MOST_BESIDE: usize = 10;
 
 /// The memory of a group that may be merged side by side.
-struct GroupMemory {
+pub(super) struct GroupMemory {
     /// The values that it reads and returns, behind views.
-    tensors: HashSet<Value>,
+    pub(super) tensors: HashSet<Value>,
     /// True if all that it reads is given.
     reads_given: bool,
     /// The ops that compute its inputs.
@@ -266,6 +266,11 @@ impl Grouping<'_> {
         makers(of_a) == makers(of_b)
     }
 
+    /// Returns true if a value is in memory when a call begins.
+    pub(super) fn is_given(&self, value: Value) -> bool {
+        self.function.defining(value).is_none() || self.is_kept(value)
+    }
+
     /// Returns true if a value is always in memory: a weight or a constant.
     fn is_kept(&self, value: Value) -> bool {
         let maker = self.function.defining(value);
@@ -302,11 +307,10 @@ impl Grouping<'_> {
     }
 
     /// The tensors that a group reads and returns.
-    fn memory(&self, group: usize) -> GroupMemory {
+    pub(super) fn memory(&self, group: usize) -> GroupMemory {
         let members = &self.groups[group].as_ref().expect("a live group").insts;
         let mut tensors: HashSet<Value> = self.outputs(members).into_iter().collect();
         let (mut reads_given, mut makers) = (true, HashSet::new());
-        let is_given = |value: Value| self.function.defining(value).is_none() || self.is_kept(value);
         let mut stack: Vec<usize> = members.iter().copied().collect();
         while let Some(i) = stack.pop() {
             for &value in self.function.operands(self.insts[i]) {
@@ -314,7 +318,7 @@ impl Grouping<'_> {
                     Some(source) if members.contains(source) => {}
                     Some(&source) if matches!(self.roles[source], Role::Free | Role::View) => stack.push(source),
                     source => {
-                        if !is_given(value) {
+                        if !self.is_given(value) {
                             reads_given = false;
                             makers.extend(source);
                         }

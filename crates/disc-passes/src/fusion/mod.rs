@@ -21,7 +21,7 @@
 //! that a row reads at other positions may be computed a line at a time ([`line_buffers`]);
 //! [`duplication`] bounds the code of ops that are computed at several positions; [`live_products`]
 //! keeps groups apart that would need several matmuls in memory at once. Then independent groups
-//! are merged ([`merging`], [`horizontal`]), and cheap functions of a stored value sink into their
+//! are merged ([`merging`], [`horizontal`], [`lists`]), and cheap functions of a stored value sink into their
 //! only user ([`sinking`]). [`explain`] gives the reason for each edge that is left.
 //!
 //! Later passes fuse groups that share rows of attention scores ([`fuse_attention`]), and matmuls
@@ -34,6 +34,7 @@ mod duplication;
 mod emit;
 mod epilogue;
 mod explain;
+mod families;
 mod form;
 pub mod fuse;
 pub mod fuse_attention;
@@ -44,6 +45,7 @@ mod horizontal;
 mod layout;
 mod legality;
 pub mod line_buffers;
+mod lists;
 mod live_products;
 mod merging;
 pub mod multiversion;
@@ -58,6 +60,8 @@ pub(crate) mod split_group;
 mod stored_updates;
 
 pub use explain::{Edge, FusionPlan, HorizontalPair, PlannedGroup, Reason, explain};
+pub use families::families;
+pub(crate) use families::only_reader;
 pub use layout::Layout;
 pub use legality::costly;
 pub use plan::ReductionPlan;

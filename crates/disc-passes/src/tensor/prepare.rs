@@ -65,7 +65,8 @@ fn run(module: &mut Module, cx: &mut PassCx) -> Result<usize, Diagnostic> {
         let fixed = CallInvariant::of(function);
         let sources = Sources::of(function, &fixed);
         let keeps_biases = cx.options.model.converts_biases();
-        let values: Vec<Value> = frontier(function, &fixed, &sources, keeps_biases).into_iter().take_while(|_| cx.spend()).collect();
+        let values: Vec<Value> =
+            frontier(function, &fixed, &sources, keeps_biases).into_iter().take_while(|_| cx.spend()).collect();
         copy(function, &values, &mut prepare, &mut map);
         let moves = values.into_iter();
         moved.extend(moves.map(|value| PreparedValue {
@@ -211,9 +212,8 @@ fn is_widened_bias(function: &Function, inst: Inst) -> bool {
         inst.is_some_and(|inst| matches!(function.kind_of(inst), OpKind::DotGeneral | OpKind::Convolution))
     };
     let is_added = |inst: Inst| function.kind_of(inst) == OpKind::Add && function.operands(inst).iter().any(multiplies);
-    let is_repeated = |inst: Inst| {
-        function.kind_of(inst) == OpKind::BroadcastInDim && users(function.result(inst)).into_iter().all(is_added)
-    };
+    let is_repeated =
+        |inst: Inst| function.kind_of(inst) == OpKind::BroadcastInDim && users(function.result(inst)).into_iter().all(is_added);
     function.kind_of(inst) == OpKind::Convert
         && function.ty(function.result(inst)).dtype().holds(function.ty(source).dtype())
         && function.made_by(source, OpKind::Weight).is_some()

@@ -86,7 +86,7 @@ pub fn versions(group: &Group<'_>) -> Versioned {
 type RowOfBlock<'a> = dyn Fn(&mut KernelBuilder, &mut Elements<'_>, &[Index], Option<Value>) + 'a;
 
 /// The loops of a group.
-struct Nest<'g> {
+pub(super) struct Nest<'g> {
     group: &'g Group<'g>,
     space: Vec<Dim>,
     /// The axes of the space that each dimension of each output stands for.
@@ -96,7 +96,7 @@ struct Nest<'g> {
     runs: Vec<Merged>,
     /// The innermost run, if it is too short to be walked.
     woven: Option<InterleavedLanes>,
-    lanes: u32,
+    pub(super) lanes: u32,
     /// A flag that is true if each part of the inner run is one vector: see [`short_rows`].
     narrow: bool,
     /// The axes of rows that the values shared by blocks follow, if there are blocks.
@@ -128,7 +128,11 @@ struct RowParts<'n> {
 }
 
 impl<'g> Nest<'g> {
-    fn of(group: &'g Group<'g>) -> Self {
+    /// Returns the loops of a group whose outputs have one space.
+    ///
+    /// # Panics
+    /// If they have not.
+    pub(super) fn of(group: &'g Group<'g>) -> Self {
         let of_outputs = OutputSpace::of(group);
         let mut runs = of_outputs.runs(group);
         let OutputSpace { space, shapes, roots } = of_outputs;
@@ -226,7 +230,8 @@ impl<'g> Nest<'g> {
         Nontemporal::of(self.group, &self.group.outputs(), self.lanes, &starts)
     }
 
-    fn scheduled(&self) -> Scheduled {
+    /// Writes the loops as a kernel.
+    pub(super) fn scheduled(&self) -> Scheduled {
         let mut frame = KernelFrame::new(self.group, &self.group.name, self.lanes);
         let (targets, range) = (frame.memory.outputs(), frame.range);
         let units = self.emit(&mut frame.kb, &mut frame.elements, &targets, range);
@@ -242,7 +247,7 @@ impl<'g> Nest<'g> {
     }
 
     /// Emits the loops; returns the number of units.
-    fn emit(&self, kb: &mut KernelBuilder, elements: &mut Elements<'_>, targets: &[Value], range: [Value; 2]) -> Dim {
+    pub(super) fn emit(&self, kb: &mut KernelBuilder, elements: &mut Elements<'_>, targets: &[Value], range: [Value; 2]) -> Dim {
         let zero = Index::uniform(kb.int(0));
         let mut at = vec![zero; self.space.len()];
         let Some((inner, outer)) = self.runs.split_last() else {
