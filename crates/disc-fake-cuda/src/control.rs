@@ -9,6 +9,8 @@ pub(crate) struct Control {
     calls: Vec<&'static str>,
     /// The function that fails, the calls of it that do not, and its result.
     failure: Option<(String, u32, Status)>,
+    /// The copies from or to memory of the host that is not pinned.
+    pub(crate) pageable: usize,
 }
 
 /// The version that the driver says it has.
@@ -85,7 +87,8 @@ pub unsafe extern "C" fn fake_cuda_calls(to: *mut u8, bytes: usize) -> usize {
 }
 
 /// Returns how many things of a kind are alive: `streams`, `events`, `pinned`, `memory`,
-/// `graphs`.
+/// `graphs`; of `pageable`, how many copies there were from or to memory of the host that is not
+/// pinned.
 ///
 /// # Safety
 /// `kind` is a text that ends with a zero.
@@ -99,6 +102,7 @@ pub unsafe extern "C" fn fake_cuda_alive(kind: *const c_char) -> usize {
         b"pinned" => state.pinned.len(),
         b"memory" => state.memory.len(),
         b"graphs" => state.graphs.len() + state.instances.len(),
+        b"pageable" => state.control.pageable,
         _ => usize::MAX,
     }
 }

@@ -60,6 +60,11 @@ impl State {
         copied.map_err(|failure| broken(&failure))
     }
 
+    /// Notes a copy from or to memory of the host.
+    fn note_host(&mut self, address: usize) {
+        self.control.pageable += usize::from(!self.is_pinned(address));
+    }
+
     fn is_pinned(&self, address: usize) -> bool {
         self.pinned.iter().any(|(&start, &bytes)| (start..start + bytes).contains(&address))
     }
@@ -127,6 +132,7 @@ driver! {
 
     fn cuMemcpyHtoDAsync_v2(state, to: u64, from: *const c_void, bytes: usize, stream: *mut c_void) {
         let key = stream_key(state, stream)?;
+        state.note_host(from.addr());
         let op = match state.is_pinned(from.addr()) {
             true => Op::UploadPinned { to, from: from.expose_provenance(), bytes },
             // SAFETY: the caller's memory.
@@ -137,6 +143,7 @@ driver! {
 
     fn cuMemcpyDtoHAsync_v2(state, to: *mut c_void, from: u64, bytes: usize, stream: *mut c_void) {
         let key = stream_key(state, stream)?;
+        state.note_host(to.addr());
         state.push(key, Op::Download { to: to.expose_provenance(), from, bytes })
     }
 

@@ -7,7 +7,11 @@
 
 use crate::error::{AllocError, Error, code};
 use disc_abi::{GridLaunch, KERNEL_VALUES, KernelHandle, LibraryConvolution, LibraryGemm};
-use std::{any::Any, ptr::NonNull, sync::Arc};
+use std::{
+    any::Any,
+    ptr::{self, NonNull},
+    sync::Arc,
+};
 
 /// A kind of memory and the processors that work on it.
 pub trait Device: Send + Sync {
@@ -187,6 +191,24 @@ pub trait Queue: Send {
         self.sync()?;
         // SAFETY: as above.
         unsafe { self.copy(to, from, bytes) }
+    }
+
+    /// Replaces addresses of scalars in memory of the device by their values, behind everything
+    /// that was launched before, and waits for it.
+    ///
+    /// # Safety
+    /// Each word is the address of a scalar of so many bytes, from 1 to 8.
+    ///
+    /// # Errors
+    /// As [`Self::download`].
+    unsafe fn fetch(&mut self, words: &mut [u64], sizes: &[i64]) -> Result<(), LaunchFailure> {
+        for (word, &bytes) in words.iter_mut().zip(sizes) {
+            let (mut value, from) = ([0; 8], ptr::with_exposed_provenance::<u8>(*word as usize));
+            // SAFETY: the caller's promise.
+            unsafe { self.download(value.as_mut_ptr(), from, bytes as usize)? };
+            *word = u64::from_le_bytes(value);
+        }
+        Ok(())
     }
 
     /// Returns when everything launched has finished.

@@ -10,6 +10,7 @@ use super::{
     cudnn::Cudnn,
     driver::{CudaError, Driver},
     kernels::LoadedKernels,
+    pinned::SpareBlocks,
 };
 use cudarc::driver::sys::{self, CUcontext, CUdevice, CUdevice_attribute as Attribute};
 use std::{
@@ -41,6 +42,8 @@ pub(super) struct Gpu {
     pub(super) assembler: OnceLock<Option<Assembler>>,
     /// The kernels that are loaded.
     pub(super) kernels: LoadedKernels,
+    /// Pinned memory for copies that no queue has.
+    pub(super) spare_blocks: SpareBlocks,
     /// Addresses of memory that a framework allocated.
     pub(super) lent: Mutex<HashSet<u64>>,
     /// The library for matmuls, found when the first one is offered; an error is the reason that
@@ -118,6 +121,7 @@ impl Gpu {
             most_shared: attribute(Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?.into(),
             assembler: OnceLock::new(),
             kernels: LoadedKernels::default(),
+            spare_blocks: SpareBlocks::default(),
             lent: Mutex::default(),
             cublas_lt: OnceLock::new(),
             cudnn: OnceLock::new(),

@@ -151,6 +151,7 @@ functions! {
     wait_for_event = "cuStreamWaitEvent"(stream: CUstream, event: CUevent, flags: c_uint);
     create_event = "cuEventCreate"(event: *mut CUevent, flags: c_uint);
     destroy_event = "cuEventDestroy_v2"(event: CUevent);
+    synchronize_event = "cuEventSynchronize"(event: CUevent);
     record_event = "cuEventRecord"(event: CUevent, stream: CUstream);
 
     load_module = "cuModuleLoadDataEx"(module: *mut CUmodule, image: *const c_void, options: c_uint,

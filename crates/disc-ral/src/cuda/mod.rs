@@ -3,8 +3,8 @@
 //!
 //! The parts: [`driver`] finds the driver's functions, [`context`] holds the context of a GPU,
 //! [`ptx`] and [`kernels`] load code, which the [`assembler`] makes of PTX if the machine has one,
-//! [`queue`] launches it, [`graphs`] joins launches, [`report`] has what assertions say,
-//! [`cublas_lt`] and [`cudnn`] compute matmuls and convolutions by libraries.
+//! [`queue`] launches it, [`graphs`] joins launches, [`pinned`] copies through pinned memory,
+//! [`report`] has what assertions say, //! [`cublas_lt`] and [`cudnn`] compute matmuls and convolutions by libraries.
 
 pub mod assembler;
 mod context;
@@ -16,6 +16,7 @@ mod find_library;
 mod graphs;
 mod kernels;
 mod memory;
+mod pinned;
 mod ptx;
 mod queue;
 mod report;

@@ -2,7 +2,7 @@
 //!
 //! Invariants:
 //! - a launch waits for nothing, and may be left pending until the call ends (`graphs`); `sync`,
-//!   `download` and `upload` wait for the stream;
+//!   `download` and `fetch` wait for the stream, `upload` does where it has no pinned memory;
 //! - a stream that the queue is moved to begins behind everything that the queue has launched;
 //! - a library's matmul or convolution is in the stream as a launch is;
 //! - an assertion that failed is reported once: by whichever call waits first, or by the next one.
@@ -13,7 +13,8 @@ use super::{
     driver::CudaError,
     graphs::{Graphs, Ready},
     kernels::{CudaKernel, CudaKernels, Loaded},
-    report::Report,
+    pinned::Pinned,
+    report::{Report, SCALARS},
 };
 use crate::{
     device::{GridCall, Kernels, LaunchFailure, Queue},
@@ -54,6 +55,7 @@ struct Opened {
     /// Memory of the threads of persistent kernels, and its bytes.
     scratch: (CUdeviceptr, usize),
     graphs: Graphs,
+    pinned: Pinned,
     /// Memory that libraries work in, and its bytes.
     workspace: (CUdeviceptr, usize),
 }
@@ -93,8 +95,8 @@ impl Opened {
                 made
             }
         })?;
-        let graphs = Graphs::default();
-        Ok(Self { gpu: Arc::clone(gpu), own, stream: own, event, report, scratch: (0, 0), graphs, workspace: (0, 0) })
+        let (graphs, pinned) = (Graphs::default(), Pinned::new(gpu));
+        Ok(Self { gpu: Arc::clone(gpu), own, stream: own, event, report, scratch: (0, 0), graphs, pinned, workspace: (0, 0) })
     }
 
     /// Lets later launches go to another stream.
@@ -118,9 +120,90 @@ impl Opened {
     /// Waits for everything launched. Returns the failure of an assertion.
     fn wait(&mut self) -> Result<(), LaunchFailure> {
         self.flush()?;
-        // SAFETY: a stream of the queue, or of the caller.
-        self.gpu.call(|driver| unsafe { driver.synchronize_stream(self.stream) }).map_err(failed)?;
+        self.synchronize()?;
         self.report.take().map_or(Ok(()), |fault| Err(LaunchFailure::Fault(fault)))
+    }
+
+    /// Waits for the stream.
+    fn synchronize(&mut self) -> Result<(), LaunchFailure> {
+        // SAFETY: a stream of the queue, or of the caller.
+        let waited = self.gpu.call(|driver| unsafe { driver.synchronize_stream(self.stream) });
+        match &waited {
+            Ok(()) => self.pinned.waited(),
+            Err(_) => self.pinned.give_up(),
+        }
+        waited.map_err(failed)
+    }
+
+    /// Copies to the device.
+    ///
+    /// # Safety
+    /// Both ranges are valid for `bytes`.
+    unsafe fn upload(&mut self, to: CUdeviceptr, from: *const u8, bytes: usize) -> Result<(), LaunchFailure> {
+        self.flush()?;
+        // SAFETY: the caller's ranges.
+        if unsafe { self.pinned.upload(to, from, bytes, self.stream) }.map_err(failed)? {
+            return Ok(());
+        }
+        // SAFETY: as above.
+        self.gpu.call(|driver| unsafe { driver.upload(to, from.cast(), bytes, self.stream) }).map_err(failed)?;
+        // The driver reads memory that the caller has pinned later.
+        self.synchronize()
+    }
+
+    /// Copies from the device, and waits for it.
+    ///
+    /// # Safety
+    /// Both ranges are valid for `bytes`.
+    unsafe fn download(&mut self, to: *mut u8, from: CUdeviceptr, bytes: usize) -> Result<(), LaunchFailure> {
+        self.flush()?;
+        // SAFETY: the caller's ranges.
+        match unsafe { self.pinned.download(to, from, bytes, self.stream) } {
+            Ok(Some(last)) => {
+                self.wait()?;
+                // SAFETY: the stream has been waited for.
+                unsafe { last.land() };
+                Ok(())
+            }
+            Ok(None) => {
+                let stream = self.stream;
+                // SAFETY: as above, the host's until the stream has ended.
+                self.gpu.call(|driver| unsafe { driver.download(to.cast(), from, bytes, stream) }).map_err(failed)?;
+                self.wait()
+            }
+            Err(error) => {
+                // Parts that are under way end before the blocks are used again.
+                let _ = self.synchronize();
+                Err(failed(error))
+            }
+        }
+    }
+
+    /// Copies scalars from the device, and waits for all of them at once.
+    ///
+    /// # Safety
+    /// The words are addresses of scalars of these bytes, at most 8.
+    unsafe fn fetch(&mut self, words: &mut [u64], sizes: &[i64]) -> Result<(), LaunchFailure> {
+        self.flush()?;
+        for (words, sizes) in words.chunks_mut(SCALARS).zip(sizes.chunks(SCALARS)) {
+            let (report, stream) = (&self.report, self.stream);
+            let copied = self.gpu.call(|driver| {
+                (0..).zip(&*words).zip(sizes).try_for_each(|((number, &from), &bytes)| {
+                    // SAFETY: the caller's scalars; the report has room for as many.
+                    unsafe { driver.download(report.scalar(number).cast(), from, bytes as usize, stream) }
+                })
+            });
+            copied.map_err(failed)?;
+            self.wait()?;
+            for ((number, word), &bytes) in (0..).zip(words).zip(sizes) {
+                // SAFETY: a word of the report.
+                let found = unsafe { self.report.scalar(number).read_volatile() }.to_le_bytes();
+                let mut value = [0; 8];
+                value[..bytes as usize].copy_from_slice(&found[..bytes as usize]);
+                *word = u64::from_le_bytes(value);
+            }
+        }
+        Ok(())
     }
 
     fn launch(&mut self, kernels: &CudaKernels, launch: &GridCall<'_>) -> Result<(), LaunchFailure> {
@@ -267,33 +350,26 @@ impl Queue for CudaQueue {
         self.opened()?.library_convolution(convolution)
     }
 
-    /// Waits, so that the caller may change its memory: the driver reads pinned memory later.
     unsafe fn upload(&mut self, to: *mut u8, from: *const u8, bytes: usize) -> Result<(), LaunchFailure> {
-        if bytes == 0 {
-            return Ok(());
-        }
-        let opened = self.opened()?;
-        opened.flush()?;
-        let Opened { gpu, stream, .. } = opened;
-        let copied = gpu.call(|driver| {
+        match bytes {
+            0 => Ok(()),
             // SAFETY: the caller's ranges.
-            unsafe {
-                driver.upload(address(to), from.cast(), bytes, *stream)?;
-                driver.synchronize_stream(*stream)
-            }
-        });
-        copied.map_err(failed)
+            _ => unsafe { self.opened()?.upload(address(to), from, bytes) },
+        }
     }
 
     unsafe fn download(&mut self, to: *mut u8, from: *const u8, bytes: usize) -> Result<(), LaunchFailure> {
         let opened = self.opened()?;
-        opened.flush()?;
-        if bytes > 0 {
-            let stream = opened.stream;
-            // SAFETY: the caller's ranges, the host's until the stream has ended.
-            opened.gpu.call(|driver| unsafe { driver.download(to.cast(), address(from), bytes, stream) }).map_err(failed)?;
+        match bytes {
+            0 => opened.wait(),
+            // SAFETY: the caller's ranges.
+            _ => unsafe { opened.download(to, address(from), bytes) },
         }
-        opened.wait()
+    }
+
+    unsafe fn fetch(&mut self, words: &mut [u64], sizes: &[i64]) -> Result<(), LaunchFailure> {
+        // SAFETY: the caller's scalars.
+        unsafe { self.opened()?.fetch(words, sizes) }
     }
 
     fn sync(&mut self) -> Result<(), LaunchFailure> {

@@ -7,4 +7,5 @@ mod failures;
 #[path = "../fake_cuda/mod.rs"]
 mod fake_cuda;
 mod graphs;
+mod pinned;
 mod start;
