@@ -47,6 +47,12 @@ impl Control {
         number("FAKE_CUDA_DEVICES").map_or(DEVICES, |devices| devices.max(0) as usize)
     }
 
+    /// Returns 1 if devices have pools, 0 if they have none; none of both for a driver that does
+    /// not know them (-1).
+    pub(crate) fn pools(&self) -> Option<i32> {
+        Some(number("FAKE_CUDA_POOLS").unwrap_or(1)).filter(|answer| *answer >= 0)
+    }
+
     pub(crate) fn chip(&self) -> u32 {
         number("FAKE_CUDA_CHIP").map_or(CHIP, |chip| chip as u32)
     }
@@ -87,7 +93,7 @@ pub unsafe extern "C" fn fake_cuda_calls(to: *mut u8, bytes: usize) -> usize {
 }
 
 /// Returns how many things of a kind are alive: `streams`, `events`, `pinned`, `memory`,
-/// `graphs`; of `pageable`, how many copies there were from or to memory of the host that is not
+/// `graphs`, `pools`; of `pageable`, how many copies there were from or to memory of the host that is not
 /// pinned.
 ///
 /// # Safety
@@ -102,6 +108,7 @@ pub unsafe extern "C" fn fake_cuda_alive(kind: *const c_char) -> usize {
         b"pinned" => state.pinned.len(),
         b"memory" => state.memory.len(),
         b"graphs" => state.graphs.len() + state.instances.len(),
+        b"pools" => state.pools.len(),
         b"pageable" => state.control.pageable,
         _ => usize::MAX,
     }

@@ -38,6 +38,11 @@ impl Launch {
         self.kernel.context
     }
 
+    /// Returns the words of its parameters.
+    pub(crate) fn words(&self) -> &[u64] {
+        &self.words
+    }
+
     /// Reads the parameters of a launch.
     ///
     /// # Safety

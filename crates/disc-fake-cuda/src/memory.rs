@@ -33,6 +33,7 @@ impl State {
     /// Runs an op of a stream of a context.
     pub(crate) fn execute(&mut self, context: usize, op: Op) -> Result<(), Status> {
         let is_reported = self.is_reported();
+        self.check_pooled(&op)?;
         let queue = &mut self.contexts[context].queue;
         // SAFETY: the simulated GPU checks its own addresses; those of the host are valid until
         // somebody has waited.
@@ -54,6 +55,8 @@ impl State {
                 Op::Copy { to, from, bytes } => queue.copy(at(to), at(from), bytes),
                 Op::Launch(launch) => return self.launch(context, &launch),
                 Op::Call { function, data } => return self.call(context, function, data),
+                Op::Allocate { at } => return self.allocated(at),
+                Op::Free { at } => return self.freed(at),
                 Op::Wait { .. } => Ok(()),
             }
         };
@@ -87,7 +90,10 @@ driver! {
     fn cuMemFree_v2(state, address: u64) {
         let current = state.context()?;
         let (context, bytes) = state.memory.get(&address).copied().filter(|(owner, _)| *owner == current).ok_or(INVALID_VALUE)?;
-        state.finish_context(context)?;
+        if state.pooled.remove(&address).is_none() {
+            // Memory of a pool is freed at once: that is the caller's matter.
+            state.finish_context(context)?;
+        }
         state.memory.remove(&address);
         let start = ptr::NonNull::new(at::<u8>(address)).ok_or(INVALID_VALUE)?;
         // SAFETY: memory of this device, freed once.

@@ -16,6 +16,8 @@ pub(crate) struct Stream {
     /// The ops that were pushed, and of them those that have run.
     pub(crate) pushed: u64,
     pub(crate) done: u64,
+    /// A test says that it is captured.
+    pub(crate) is_captured: bool,
 }
 
 /// Something that a stream will do.
@@ -50,6 +52,14 @@ pub(crate) enum Op {
     Wait {
         stream: usize,
         until: u64,
+    },
+    /// Makes memory of a pool there.
+    Allocate {
+        at: u64,
+    },
+    /// Frees it.
+    Free {
+        at: u64,
     },
 }
 

@@ -11,6 +11,7 @@ use super::{
     driver::{CudaError, Driver},
     kernels::LoadedKernels,
     pinned::SpareBlocks,
+    stream_memory::Pool,
 };
 use cudarc::driver::sys::{self, CUcontext, CUdevice, CUdevice_attribute as Attribute};
 use std::{
@@ -42,6 +43,10 @@ pub(super) struct Gpu {
     pub(super) assembler: OnceLock<Option<Assembler>>,
     /// The kernels that are loaded.
     pub(super) kernels: LoadedKernels,
+    /// Memory can be allocated in the order of a stream.
+    pub(super) has_pools: bool,
+    /// The pool of such memory, made when it is first asked for.
+    pub(super) pool: OnceLock<Option<Pool>>,
     /// Pinned memory for copies that no queue has.
     pub(super) spare_blocks: SpareBlocks,
     /// Addresses of memory that a framework allocated.
@@ -121,6 +126,10 @@ impl Gpu {
             most_shared: attribute(Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?.into(),
             assembler: OnceLock::new(),
             kernels: LoadedKernels::default(),
+            // A driver that does not know the attribute has no pools.
+            has_pools: driver.has_pools()
+                && attribute(Attribute::CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED).is_ok_and(|answer| answer != 0),
+            pool: OnceLock::new(),
             spare_blocks: SpareBlocks::default(),
             lent: Mutex::default(),
             cublas_lt: OnceLock::new(),

@@ -4,6 +4,7 @@
 //! The parts: [`driver`] finds the driver's functions, [`context`] holds the context of a GPU,
 //! [`ptx`] and [`kernels`] load code, which the [`assembler`] makes of PTX if the machine has one,
 //! [`queue`] launches it, [`graphs`] joins launches, [`pinned`] copies through pinned memory,
+//! [`memory`] and [`stream_memory`] allocate,
 //! [`report`] has what assertions say, //! [`cublas_lt`] and [`cudnn`] compute matmuls and convolutions by libraries.
 
 pub mod assembler;
@@ -21,6 +22,7 @@ mod ptx;
 mod queue;
 mod report;
 mod shared_library;
+mod stream_memory;
 
 pub use driver::CudaError;
 pub use memory::{MemorySource, set_memory_source};

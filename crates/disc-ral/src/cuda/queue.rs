@@ -13,11 +13,13 @@ use super::{
     driver::CudaError,
     graphs::{Graphs, Ready},
     kernels::{CudaKernel, CudaKernels, Loaded},
+    memory,
     pinned::Pinned,
     report::{Report, SCALARS},
+    stream_memory::{KeptMemory, StreamMemory},
 };
 use crate::{
-    device::{GridCall, Kernels, LaunchFailure, Queue},
+    device::{GridCall, Kernels, LaunchFailure, Queue, QueueMemory},
     error::AllocError,
 };
 use cudarc::driver::sys::{CUdeviceptr, CUevent, CUstream};
@@ -52,12 +54,14 @@ struct Opened {
     /// Orders streams.
     event: CUevent,
     report: Report,
-    /// Memory of the threads of persistent kernels, and its bytes.
-    scratch: (CUdeviceptr, usize),
+    /// Allocates in the order of the stream, if the GPU has a pool.
+    memory: Option<Arc<StreamMemory>>,
+    /// Memory of the threads of persistent kernels.
+    scratch: Option<KeptMemory>,
     graphs: Graphs,
     pinned: Pinned,
-    /// Memory that libraries work in, and its bytes.
-    workspace: (CUdeviceptr, usize),
+    /// Memory that libraries work in.
+    workspace: Option<KeptMemory>,
 }
 
 impl CudaQueue {
@@ -96,7 +100,8 @@ impl Opened {
             }
         })?;
         let (graphs, pinned) = (Graphs::default(), Pinned::new(gpu));
-        Ok(Self { gpu: Arc::clone(gpu), own, stream: own, event, report, scratch: (0, 0), graphs, pinned, workspace: (0, 0) })
+        let (gpu, memory) = (Arc::clone(gpu), StreamMemory::new(gpu, own, event));
+        Ok(Self { gpu, own, stream: own, event, report, memory, scratch: None, graphs, pinned, workspace: None })
     }
 
     /// Lets later launches go to another stream.
@@ -109,6 +114,9 @@ impl Opened {
             }
         })?;
         self.stream = stream;
+        if let Some(memory) = &self.memory {
+            memory.move_to(stream);
+        }
         Ok(())
     }
 
@@ -268,13 +276,20 @@ impl Opened {
     /// Returns memory for the threads of a launch, which later launches of the queue use too.
     fn task_memory(&mut self, bytes: i64) -> Result<CUdeviceptr, LaunchFailure> {
         let needed = usize::try_from(bytes).unwrap_or(usize::MAX);
-        if self.scratch.1 < needed {
-            self.flush()?;
-            free(&self.gpu, &mut self.scratch);
-            let at = self.gpu.alloc(needed).map_err(|cause| LaunchFailure::Scratch { bytes, cause })?;
-            self.scratch = (at, needed);
+        if let Some(scratch) = self.scratch.as_ref().filter(|scratch| scratch.bytes >= needed) {
+            return Ok(scratch.at);
         }
-        Ok(self.scratch.0)
+        self.flush()?;
+        self.scratch = None;
+        let made = KeptMemory::new(&self.gpu, self.ordered_memory(), needed);
+        let made = made.map_err(|cause| LaunchFailure::Scratch { bytes, cause })?;
+        Ok(self.scratch.insert(made).at)
+    }
+
+    /// Returns the memory in the order of the stream: none where a framework gives memory, or where
+    /// launches become a graph of the caller's.
+    fn ordered_memory(&self) -> Option<Arc<StreamMemory>> {
+        self.memory.clone().filter(|memory| !memory::is_lent() && !memory.is_captured())
     }
 
     /// Offers a matmul to cuBLASLt. Returns true if it is in the stream.
@@ -299,13 +314,14 @@ impl Opened {
     /// stream; `None` if there is not as much.
     fn workspace(&mut self, needed: usize) -> Result<Option<(CUdeviceptr, usize)>, LaunchFailure> {
         self.flush()?;
-        if self.workspace.1 < needed {
-            free(&self.gpu, &mut self.workspace);
+        let held = |this: &Self| this.workspace.as_ref().map_or((0, 0), |workspace| (workspace.at, workspace.bytes));
+        if held(self).1 < needed {
+            self.workspace = None;
             // Another algorithm would need less, and round otherwise: kernels have the rest.
-            let Ok(at) = self.gpu.alloc(needed) else { return Ok(None) };
-            self.workspace = (at, needed);
+            let Ok(made) = KeptMemory::new(&self.gpu, self.ordered_memory(), needed) else { return Ok(None) };
+            self.workspace = Some(made);
         }
-        Ok(Some(self.workspace))
+        Ok(Some(held(self)))
     }
 }
 
@@ -313,8 +329,10 @@ impl Drop for Opened {
     fn drop(&mut self) {
         // The report and the memory of threads may be in use by what still runs.
         let _ = self.wait();
-        free(&self.gpu, &mut self.scratch);
-        free(&self.gpu, &mut self.workspace);
+        (self.scratch, self.workspace) = (None, None);
+        if let Some(memory) = &self.memory {
+            memory.close();
+        }
         let (event, own) = (self.event, self.own);
         // SAFETY: handles of this queue, which has waited.
         let _ = self.gpu.call(|driver| unsafe {
@@ -403,15 +421,15 @@ impl Queue for CudaQueue {
     }
 
     fn scratch_bytes(&self) -> usize {
-        self.opened.as_ref().map_or(0, |opened| opened.scratch.1 + opened.workspace.1)
+        let bytes = |memory: &Option<KeptMemory>| memory.as_ref().map_or(0, |memory| memory.bytes);
+        self.opened.as_ref().map_or(0, |opened| bytes(&opened.scratch) + bytes(&opened.workspace))
     }
-}
 
-/// Frees memory, which is none from now on.
-fn free(gpu: &Gpu, memory: &mut (CUdeviceptr, usize)) {
-    let (at, bytes) = std::mem::take(memory);
-    if bytes > 0 {
-        gpu.free(at);
+    fn memory(&mut self) -> Result<Option<Arc<dyn QueueMemory>>, LaunchFailure> {
+        if memory::is_lent() {
+            return Ok(None);
+        }
+        Ok(self.opened()?.ordered_memory().map(|memory| memory as Arc<dyn QueueMemory>))
     }
 }
 

@@ -30,9 +30,9 @@ fn a_call_that_was_made_before_loads_and_allocates_nothing_lasting() {
     assert_eq!(run(&executable, &mut session, &[3.0]).unwrap(), [3.0 + added]);
     let is_context = |call: &String| call.starts_with("cuCtx");
     let second: Vec<String> = driver.fake.calls().into_iter().filter(|call| !is_context(call)).collect();
-    let upload = ["cuMemAlloc_v2", "cuMemcpyHtoDAsync_v2"];
-    let launch = ["cuMemAlloc_v2", "cuLaunchKernel", "cuStreamSynchronize"];
-    let back = ["cuMemcpyDtoHAsync_v2", "cuStreamSynchronize", "cuMemFree_v2", "cuMemFree_v2"];
+    let upload = ["cuMemAllocFromPoolAsync", "cuMemcpyHtoDAsync_v2"];
+    let launch = ["cuMemAllocFromPoolAsync", "cuLaunchKernel", "cuStreamSynchronize"];
+    let back = ["cuMemcpyDtoHAsync_v2", "cuStreamSynchronize", "cuMemFreeAsync", "cuMemFreeAsync"];
     assert_eq!(second, [&upload[..], &launch, &back].concat());
 }
 

@@ -8,4 +8,5 @@ mod failures;
 mod fake_cuda;
 mod graphs;
 mod pinned;
+mod pools;
 mod start;
