@@ -9,6 +9,8 @@
 //! Invariants:
 //! - a function that needs a context fails without one, and a handle of another context is refused;
 //! - after a kernel has broken a rule of the simulated GPU every function of its context fails;
+//! - a launch that may begin early is refused unless its kernel waits, and the op before is a
+//!   launch;
 //! - memory of the device cannot be accessed by the host;
 //! - memory of a pool is there from its allocation in a stream to its free in one: what uses it at
 //!   another time breaks a rule.

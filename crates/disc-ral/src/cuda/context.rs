@@ -43,6 +43,8 @@ pub(super) struct Gpu {
     pub(super) assembler: OnceLock<Option<Assembler>>,
     /// The kernels that are loaded.
     pub(super) kernels: LoadedKernels,
+    /// Launches can begin while the ones before run.
+    pub(super) has_launch_attributes: bool,
     /// Memory can be allocated in the order of a stream.
     pub(super) has_pools: bool,
     /// The pool of such memory, made when it is first asked for.
@@ -126,6 +128,7 @@ impl Gpu {
             most_shared: attribute(Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?.into(),
             assembler: OnceLock::new(),
             kernels: LoadedKernels::default(),
+            has_launch_attributes: driver.has_launch_attributes(),
             // A driver that does not know the attribute has no pools.
             has_pools: driver.has_pools()
                 && attribute(Attribute::CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED).is_ok_and(|answer| answer != 0),

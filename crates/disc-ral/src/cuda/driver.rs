@@ -5,7 +5,7 @@
 
 use cudarc::driver::sys::{
     self, CUDA_KERNEL_NODE_PARAMS, CUcontext, CUdevice, CUdeviceptr, CUevent, CUfunction, CUgraph, CUgraphExec, CUgraphNode,
-    CUmemPoolProps, CUmemoryPool, CUmodule, CUstream,
+    CUlaunchConfig, CUmemPoolProps, CUmemoryPool, CUmodule, CUstream,
 };
 use std::{
     ffi::{CStr, c_char, c_int, c_uint, c_void},
@@ -214,6 +214,10 @@ functions! {
         free_ordered = "cuMemFreeAsync"(at: CUdeviceptr, stream: CUstream);
         /// Writes the status of a capture: 0 for none.
         is_capturing = "cuStreamIsCapturing"(stream: CUstream, status: *mut c_uint);
+    }
+    optional has_launch_attributes {
+        launch_with = "cuLaunchKernelEx"(launch: *const CUlaunchConfig, function: CUfunction, parameters: *mut *mut c_void,
+            extra: *mut *mut c_void);
     }
 }
 

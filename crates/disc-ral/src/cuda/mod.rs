@@ -3,7 +3,7 @@
 //!
 //! The parts: [`driver`] finds the driver's functions, [`context`] holds the context of a GPU,
 //! [`ptx`] and [`kernels`] load code, which the [`assembler`] makes of PTX if the machine has one,
-//! [`queue`] launches it, [`graphs`] joins launches, [`pinned`] copies through pinned memory,
+//! [`queue`] launches it, [`graphs`] joins launches, [`overlap`] lets a launch begin while the one before runs, [`pinned`] copies through pinned memory,
 //! [`memory`] and [`stream_memory`] allocate,
 //! [`report`] has what assertions say, //! [`cublas_lt`] and [`cudnn`] compute matmuls and convolutions by libraries.
 
@@ -17,6 +17,7 @@ mod find_library;
 mod graphs;
 mod kernels;
 mod memory;
+mod overlap;
 mod pinned;
 mod ptx;
 mod queue;
@@ -49,7 +50,8 @@ pub fn set_package_folders(folders: Vec<PathBuf>) {
     *PACKAGES.lock().unwrap_or_else(PoisonError::into_inner) = folders;
 }
 
-fn package_folders() -> Vec<PathBuf> {
+/// Returns the folders that [`set_package_folders`] has set.
+pub fn package_folders() -> Vec<PathBuf> {
     PACKAGES.lock().unwrap_or_else(PoisonError::into_inner).clone()
 }
 

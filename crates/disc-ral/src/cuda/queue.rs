@@ -14,6 +14,7 @@ use super::{
     graphs::{Graphs, Ready},
     kernels::{CudaKernel, CudaKernels, Loaded},
     memory,
+    overlap::{self, Last},
     pinned::Pinned,
     report::{Report, SCALARS},
     stream_memory::{KeptMemory, StreamMemory},
@@ -59,6 +60,8 @@ struct Opened {
     /// Memory of the threads of persistent kernels.
     scratch: Option<KeptMemory>,
     graphs: Graphs,
+    /// What the stream did last, pending launches aside.
+    last: Last,
     pinned: Pinned,
     /// Memory that libraries work in.
     workspace: Option<KeptMemory>,
@@ -101,7 +104,19 @@ impl Opened {
         })?;
         let (graphs, pinned) = (Graphs::default(), Pinned::new(gpu));
         let (gpu, memory) = (Arc::clone(gpu), StreamMemory::new(gpu, own, event));
-        Ok(Self { gpu, own, stream: own, event, report, memory, scratch: None, graphs, pinned, workspace: None })
+        Ok(Self {
+            gpu,
+            own,
+            stream: own,
+            event,
+            report,
+            memory,
+            scratch: None,
+            graphs,
+            last: Last::Other,
+            pinned,
+            workspace: None,
+        })
     }
 
     /// Lets later launches go to another stream.
@@ -113,7 +128,7 @@ impl Opened {
                 driver.wait_for_event(stream, self.event, 0)
             }
         })?;
-        self.stream = stream;
+        (self.stream, self.last) = (stream, Last::Other);
         if let Some(memory) = &self.memory {
             memory.move_to(stream);
         }
@@ -122,7 +137,14 @@ impl Opened {
 
     /// Makes launches that are pending: something runs behind them.
     fn flush(&mut self) -> Result<(), LaunchFailure> {
-        self.graphs.flush(&self.gpu, self.stream).map_err(failed)
+        self.graphs.flush(&self.gpu, self.stream, &mut self.last).map_err(failed)
+    }
+
+    /// Makes launches that are pending, behind which something comes that is no launch.
+    fn flush_for_other(&mut self) -> Result<(), LaunchFailure> {
+        let flushed = self.flush();
+        self.last = Last::Other;
+        flushed
     }
 
     /// Waits for everything launched. Returns the failure of an assertion.
@@ -148,7 +170,7 @@ impl Opened {
     /// # Safety
     /// Both ranges are valid for `bytes`.
     unsafe fn upload(&mut self, to: CUdeviceptr, from: *const u8, bytes: usize) -> Result<(), LaunchFailure> {
-        self.flush()?;
+        self.flush_for_other()?;
         // SAFETY: the caller's ranges.
         if unsafe { self.pinned.upload(to, from, bytes, self.stream) }.map_err(failed)? {
             return Ok(());
@@ -164,7 +186,7 @@ impl Opened {
     /// # Safety
     /// Both ranges are valid for `bytes`.
     unsafe fn download(&mut self, to: *mut u8, from: CUdeviceptr, bytes: usize) -> Result<(), LaunchFailure> {
-        self.flush()?;
+        self.flush_for_other()?;
         // SAFETY: the caller's ranges.
         match unsafe { self.pinned.download(to, from, bytes, self.stream) } {
             Ok(Some(last)) => {
@@ -192,7 +214,7 @@ impl Opened {
     /// # Safety
     /// The words are addresses of scalars of these bytes, at most 8.
     unsafe fn fetch(&mut self, words: &mut [u64], sizes: &[i64]) -> Result<(), LaunchFailure> {
-        self.flush()?;
+        self.flush_for_other()?;
         for (words, sizes) in words.chunks_mut(SCALARS).zip(sizes.chunks(SCALARS)) {
             let (report, stream) = (&self.report, self.stream);
             let copied = self.gpu.call(|driver| {
@@ -250,10 +272,11 @@ impl Opened {
         if added % 2 == 1 {
             words.push(self.report.address);
         }
-        let ready = Ready { loaded, blocks: blocks as u32, threads: grid.threads, shared: shared as u32, words };
-        let stream = self.stream;
+        let waits = kernel.ptx.waits && self.gpu.has_launch_attributes && overlap::is_wanted();
+        let ready = Ready { loaded, blocks: blocks as u32, threads: grid.threads, shared: shared as u32, words, waits };
+        let (stream, last) = (self.stream, &mut self.last);
         match self.graphs.keep(ready) {
-            Some(ready) => self.gpu.call(|driver| ready.start(driver, stream)).map_err(failed),
+            Some(ready) => self.gpu.call(|driver| ready.start(driver, stream, last)).map_err(failed),
             None => Ok(()),
         }
     }
@@ -279,7 +302,7 @@ impl Opened {
         if let Some(scratch) = self.scratch.as_ref().filter(|scratch| scratch.bytes >= needed) {
             return Ok(scratch.at);
         }
-        self.flush()?;
+        self.flush_for_other()?;
         self.scratch = None;
         let made = KeptMemory::new(&self.gpu, self.ordered_memory(), needed);
         let made = made.map_err(|cause| LaunchFailure::Scratch { bytes, cause })?;
@@ -313,7 +336,7 @@ impl Opened {
     /// Returns memory for a library to work in, and its bytes, once all launches before are in the
     /// stream; `None` if there is not as much.
     fn workspace(&mut self, needed: usize) -> Result<Option<(CUdeviceptr, usize)>, LaunchFailure> {
-        self.flush()?;
+        self.flush_for_other()?;
         let held = |this: &Self| this.workspace.as_ref().map_or((0, 0), |workspace| (workspace.at, workspace.bytes));
         if held(self).1 < needed {
             self.workspace = None;
@@ -348,7 +371,7 @@ impl Queue for CudaQueue {
             return Ok(());
         }
         let opened = self.opened()?;
-        opened.flush()?;
+        opened.flush_for_other()?;
         let Opened { gpu, stream, .. } = opened;
         // SAFETY: the caller's ranges.
         gpu.call(|driver| unsafe { driver.copy(address(to), address(from), bytes, *stream) }).map_err(failed)
@@ -399,6 +422,8 @@ impl Queue for CudaQueue {
         if opened.report.has_failure() {
             opened.wait()?;
         }
+        // Since the last call others may have used the stream.
+        opened.last = Last::Other;
         if graphs_are_wanted() {
             opened.graphs.begin(kind);
         }
@@ -407,13 +432,14 @@ impl Queue for CudaQueue {
 
     fn finish(&mut self) -> Result<(), LaunchFailure> {
         match &mut self.opened {
-            Some(opened) => opened.graphs.finish(&opened.gpu, opened.stream).map_err(failed),
+            Some(opened) => opened.graphs.finish(&opened.gpu, opened.stream, &mut opened.last).map_err(failed),
             None => Ok(()),
         }
     }
 
     fn flush(&mut self) -> Result<(), LaunchFailure> {
-        self.opened.as_mut().map_or(Ok(()), Opened::flush)
+        // Memory may be allocated or freed behind it.
+        self.opened.as_mut().map_or(Ok(()), Opened::flush_for_other)
     }
 
     fn use_stream(&mut self, stream: Option<usize>) {

@@ -35,6 +35,11 @@ fn a_driver_without_devices_has_none() {
 
 /// Runs a test in a process whose driver lacks a function.
 pub(crate) fn in_child_without(function: &str, test: &str) {
+    in_child_lacking(function, test, &[]);
+}
+
+/// Does the same, with variables of the environment.
+pub(crate) fn in_child_lacking(function: &str, test: &str, variables: &[(&str, &str)]) {
     let folder = std::env::temp_dir().join(format!("disc-cuda-{}-{function}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     let lacking = folder.join("libcuda.so.1");
@@ -45,7 +50,7 @@ pub(crate) fn in_child_without(function: &str, test: &str) {
     // Another name of the same length.
     found.into_iter().for_each(|at| bytes[at + name.len() - 2] = b'?');
     std::fs::write(&lacking, bytes).unwrap();
-    in_child(test, &[(fake_cuda::PATH, lacking.to_str().unwrap())]);
+    in_child(test, &[variables, &[(fake_cuda::PATH, lacking.to_str().unwrap())]].concat());
     std::fs::remove_dir_all(&folder).unwrap();
 }
 
