@@ -382,9 +382,10 @@ impl Block {
 
 impl Drop for Block {
     fn drop(&mut self) {
-        // SAFETY: the block came from this memory and owns it.
         match &self.memory {
+            // SAFETY: the block came from this memory and owns it; ops of the queue alone use it.
             Some(memory) => unsafe { memory.free(self.at) },
+            // SAFETY: the block came from this device and owns its memory.
             None => unsafe { self.device.free(self.at, self.bytes) },
         }
     }

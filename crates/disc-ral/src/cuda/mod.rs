@@ -3,9 +3,10 @@
 //!
 //! The parts: [`driver`] finds the driver's functions, [`context`] holds the context of a GPU,
 //! [`ptx`] and [`kernels`] load code, which the [`assembler`] makes of PTX if the machine has one,
-//! [`queue`] launches it, [`graphs`] joins launches, [`overlap`] lets a launch begin while the one before runs, [`pinned`] copies through pinned memory,
-//! [`memory`] and [`stream_memory`] allocate,
-//! [`report`] has what assertions say, //! [`cublas_lt`] and [`cudnn`] compute matmuls and convolutions by libraries.
+//! [`queue`] launches it, [`graphs`] joins launches, [`overlap`] lets one begin while another runs,
+//! [`pinned`] copies through pinned memory, [`memory`] and [`stream_memory`] allocate, [`report`]
+//! has what assertions say, [`cublas_lt`] and [`cudnn`] compute matmuls and convolutions by
+//! libraries.
 
 pub mod assembler;
 mod context;
