@@ -93,8 +93,8 @@ pub unsafe extern "C" fn fake_cuda_calls(to: *mut u8, bytes: usize) -> usize {
 }
 
 /// Returns how many things of a kind are alive: `streams`, `events`, `pinned`, `memory`,
-/// `graphs`, `pools`; of `pageable`, how many copies there were from or to memory of the host that is not
-/// pinned.
+/// `graphs`, `pools`; of `pageable`, how many copies there were from or to memory of the host that
+/// is not pinned.
 ///
 /// # Safety
 /// `kind` is a text that ends with a zero.

@@ -134,7 +134,7 @@ unsafe fn report_to(words: *mut u64, fault: &Fault) {
     }
 }
 
-/// How a kernel is launched, as the driver's header has it.
+/// The way a kernel is launched, as the driver's header has it.
 #[repr(C)]
 pub struct LaunchConfig {
     blocks: [u32; 3],

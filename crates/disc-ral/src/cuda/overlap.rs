@@ -6,7 +6,7 @@
 //! might end before those that it follows.
 use std::sync::LazyLock;
 
-/// What the last op of a queue was.
+/// The last op of a queue.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum Last {
     /// A copy, a library, a graph, or an op of somebody else.

@@ -60,7 +60,7 @@ struct Opened {
     /// Memory of the threads of persistent kernels.
     scratch: Option<KeptMemory>,
     graphs: Graphs,
-    /// What the stream did last, pending launches aside.
+    /// The last op of the stream, pending launches aside.
     last: Last,
     pinned: Pinned,
     /// Memory that libraries work in.
