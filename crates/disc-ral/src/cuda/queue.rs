@@ -274,6 +274,9 @@ impl Opened {
         }
         let waits = kernel.ptx.waits && self.gpu.has_launch_attributes && overlap::is_wanted();
         let ready = Ready { loaded, blocks: blocks as u32, threads: grid.threads, shared: shared as u32, words, waits };
+        if self.memory.as_ref().is_some_and(|memory| memory.take_ops()) {
+            self.last = Last::Other;
+        }
         let (stream, last) = (self.stream, &mut self.last);
         match self.graphs.keep(ready) {
             Some(ready) => self.gpu.call(|driver| ready.start(driver, stream, last)).map_err(failed),

@@ -48,6 +48,8 @@ pub(super) struct StreamMemory {
     current: AtomicPtr<CUstream_st>,
     /// Orders the two.
     event: CUevent,
+    /// The stream has allocated or freed memory since [`Self::take_ops`].
+    has_ops: AtomicBool,
     /// The queue is gone, and its streams with it.
     is_closed: AtomicBool,
 }
@@ -103,7 +105,8 @@ impl StreamMemory {
     pub(super) fn new(gpu: &Arc<Gpu>, own: CUstream, event: CUevent) -> Option<Arc<Self>> {
         gpu.pool().filter(|_| !memory::is_lent())?;
         let (current, is_closed) = (AtomicPtr::new(own), AtomicBool::new(false));
-        Some(Arc::new(Self { gpu: Arc::clone(gpu), own, current, event, is_closed }))
+        let has_ops = AtomicBool::new(false);
+        Some(Arc::new(Self { gpu: Arc::clone(gpu), own, current, event, has_ops, is_closed }))
     }
 
     /// Notes the stream that launches go to, which is behind the one before.
@@ -114,6 +117,11 @@ impl StreamMemory {
     /// Notes that the queue has waited, and has no stream from now on.
     pub(super) fn close(&self) {
         self.is_closed.store(true, Ordering::Release);
+    }
+
+    /// Returns true if memory was allocated or freed in the stream since the last time.
+    pub(super) fn take_ops(&self) -> bool {
+        self.has_ops.swap(false, Ordering::AcqRel)
     }
 
     fn current(&self) -> CUstream {
@@ -135,6 +143,7 @@ impl StreamMemory {
 
     /// Lets a stream go on when another one has come as far as it is now.
     fn order(&self, first: CUstream, then: CUstream) -> Result<(), CudaError> {
+        self.has_ops.store(true, Ordering::Release);
         if first == then {
             return Ok(());
         }
