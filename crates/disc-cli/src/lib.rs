@@ -13,5 +13,6 @@ mod progress;
 mod render;
 mod run;
 mod source;
+pub mod virtual_env;
 
 pub use render::render;

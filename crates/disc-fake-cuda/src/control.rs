@@ -9,6 +9,8 @@ pub(crate) struct Control {
     calls: Vec<&'static str>,
     /// The function that fails, the calls of it that do not, and its result.
     failure: Option<(String, u32, Status)>,
+    /// The copies from or to memory of the host that is not pinned.
+    pub(crate) pageable: usize,
 }
 
 /// The version that the driver says it has.
@@ -43,6 +45,12 @@ impl Control {
 
     pub(crate) fn devices(&self) -> usize {
         number("FAKE_CUDA_DEVICES").map_or(DEVICES, |devices| devices.max(0) as usize)
+    }
+
+    /// Returns 1 if devices have pools, 0 if they have none; none of both for a driver that does
+    /// not know them (-1).
+    pub(crate) fn pools(&self) -> Option<i32> {
+        Some(number("FAKE_CUDA_POOLS").unwrap_or(1)).filter(|answer| *answer >= 0)
     }
 
     pub(crate) fn chip(&self) -> u32 {
@@ -85,7 +93,8 @@ pub unsafe extern "C" fn fake_cuda_calls(to: *mut u8, bytes: usize) -> usize {
 }
 
 /// Returns how many things of a kind are alive: `streams`, `events`, `pinned`, `memory`,
-/// `graphs`.
+/// `graphs`, `pools`; of `pageable`, how many copies there were from or to memory of the host that
+/// is not pinned.
 ///
 /// # Safety
 /// `kind` is a text that ends with a zero.
@@ -99,6 +108,8 @@ pub unsafe extern "C" fn fake_cuda_alive(kind: *const c_char) -> usize {
         b"pinned" => state.pinned.len(),
         b"memory" => state.memory.len(),
         b"graphs" => state.graphs.len() + state.instances.len(),
+        b"pools" => state.pools.len(),
+        b"pageable" => state.control.pageable,
         _ => usize::MAX,
     }
 }

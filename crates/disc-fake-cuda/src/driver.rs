@@ -1,5 +1,6 @@
 //! Declares functions of the driver, and implements those of the driver itself and of devices.
 use crate::{
+    control::Control,
     handles::{current, pointer, pop, push},
     status::{INVALID_CONTEXT, INVALID_DEVICE, INVALID_VALUE, NOT_INITIALIZED, Status, texts},
 };
@@ -44,16 +45,18 @@ unsafe fn give<T>(to: *mut T, value: T) -> Result<(), Status> {
 }
 
 /// Returns an attribute of a device.
-fn attribute(chip: u32, number: c_int) -> Option<c_int> {
+fn attribute(control: &Control, chip: u32, number: c_int) -> Option<c_int> {
     const SHARED_OPTIN: c_int = 97;
     const PROCESSORS: c_int = 16;
     const MAJOR: c_int = 75;
     const MINOR: c_int = 76;
+    const POOLS: c_int = 115;
     match number {
         PROCESSORS => Some(4),
         MAJOR => Some((chip / 10) as c_int),
         MINOR => Some((chip % 10) as c_int),
         SHARED_OPTIN => Some(227 << 10),
+        POOLS => control.pools(),
         _ => None,
     }
 }
@@ -96,7 +99,7 @@ driver! {
     fn cuDeviceGetAttribute(state, value: *mut c_int, number: c_int, device: c_int) {
         let chip = state.contexts.get(device as usize).ok_or(INVALID_DEVICE)?.chip;
         // SAFETY: the caller's memory.
-        unsafe { give(value, attribute(chip, number).ok_or(INVALID_VALUE)?) }
+        unsafe { give(value, attribute(&state.control, chip, number).ok_or(INVALID_VALUE)?) }
     }
 
     fn cuDevicePrimaryCtxRetain(state, context: *mut *mut c_void, device: c_int) {

@@ -31,6 +31,10 @@ pub(crate) struct State {
     pub(crate) pinned: HashMap<usize, usize>,
     /// Memory of devices: address, and the context that it belongs to.
     pub(crate) memory: HashMap<u64, (usize, usize)>,
+    /// Pools: the context of each.
+    pub(crate) pools: HashMap<usize, usize>,
+    /// Memory of pools, and true once its stream has come to its allocation.
+    pub(crate) pooled: HashMap<u64, bool>,
     /// The report that was written last.
     pub(crate) report: Option<usize>,
     next: usize,
@@ -61,6 +65,8 @@ static STATE: LazyLock<Mutex<State>> = LazyLock::new(|| {
         instances: HashMap::new(),
         pinned: HashMap::new(),
         memory: HashMap::new(),
+        pools: HashMap::new(),
+        pooled: HashMap::new(),
         report: None,
         next: FIRST,
     })

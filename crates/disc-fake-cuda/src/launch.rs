@@ -38,6 +38,11 @@ impl Launch {
         self.kernel.context
     }
 
+    /// Returns the words of its parameters.
+    pub(crate) fn words(&self) -> &[u64] {
+        &self.words
+    }
+
     /// Reads the parameters of a launch.
     ///
     /// # Safety
@@ -129,7 +134,53 @@ unsafe fn report_to(words: *mut u64, fault: &Fault) {
     }
 }
 
+/// The way a kernel is launched, as the driver's header has it.
+#[repr(C)]
+pub struct LaunchConfig {
+    blocks: [u32; 3],
+    threads: [u32; 3],
+    shared: u32,
+    stream: *mut c_void,
+    attributes: *const LaunchAttribute,
+    count: u32,
+}
+
+/// An attribute of a launch, as the driver's header has it.
+#[repr(C)]
+pub struct LaunchAttribute {
+    name: u32,
+    pad: [u8; 4],
+    value: i32,
+    rest: [u8; 60],
+}
+
+/// The attribute of launches that may begin while the one before runs.
+const BEGINS_EARLY: u32 = 6;
+
 driver! {
+    fn cuLaunchKernelEx(state, config: *const LaunchConfig, function: *mut c_void, parameters: *mut *mut c_void,
+        extra: *mut *mut c_void) {
+        // SAFETY: the caller's launch.
+        let LaunchConfig { blocks, threads, shared, stream, attributes, count } = unsafe { config.read() };
+        let kernel = state.kernel(function)?;
+        let key = stream_key(state, stream)?;
+        for number in 0..count as usize {
+            // SAFETY: as above: so many attributes.
+            let LaunchAttribute { name, value, .. } = unsafe { attributes.add(number).read() };
+            let is_behind_launch = state.stream(key)?.is_behind_launch;
+            if name != BEGINS_EARLY || value != 1 || !kernel.waits || !is_behind_launch {
+                eprintln!("fake CUDA driver: attribute {name} of a launch, waits {}, {is_behind_launch}", kernel.waits);
+                return Err(INVALID_VALUE);
+            }
+        }
+        if !parameters.is_null() {
+            return Err(INVALID_VALUE);
+        }
+        // SAFETY: the caller's options.
+        let launch = unsafe { Launch::new(kernel, &Shape { blocks, threads, shared }, extra) }?;
+        state.push(key, Op::Launch(launch))
+    }
+
     fn cuLaunchKernel(state, function: *mut c_void, blocks_x: u32, blocks_y: u32, blocks_z: u32, threads_x: u32,
         threads_y: u32, threads_z: u32, shared: u32, stream: *mut c_void, parameters: *mut *mut c_void,
         extra: *mut *mut c_void) {

@@ -9,7 +9,11 @@
 //! Invariants:
 //! - a function that needs a context fails without one, and a handle of another context is refused;
 //! - after a kernel has broken a rule of the simulated GPU every function of its context fails;
-//! - memory of the device cannot be accessed by the host.
+//! - a launch that may begin early is refused unless its kernel waits, and the op before is a
+//!   launch;
+//! - memory of the device cannot be accessed by the host;
+//! - memory of a pool is there from its allocation in a stream to its free in one: what uses it at
+//!   another time breaks a rule.
 
 #![allow(unreachable_pub, reason = "the functions are exported by their names")]
 
@@ -22,5 +26,6 @@ mod host_calls;
 mod launch;
 mod memory;
 mod modules;
+mod pools;
 mod status;
 mod streams;

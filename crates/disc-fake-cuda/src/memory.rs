@@ -33,6 +33,7 @@ impl State {
     /// Runs an op of a stream of a context.
     pub(crate) fn execute(&mut self, context: usize, op: Op) -> Result<(), Status> {
         let is_reported = self.is_reported();
+        self.check_pooled(&op)?;
         let queue = &mut self.contexts[context].queue;
         // SAFETY: the simulated GPU checks its own addresses; those of the host are valid until
         // somebody has waited.
@@ -54,10 +55,17 @@ impl State {
                 Op::Copy { to, from, bytes } => queue.copy(at(to), at(from), bytes),
                 Op::Launch(launch) => return self.launch(context, &launch),
                 Op::Call { function, data } => return self.call(context, function, data),
+                Op::Allocate { at } => return self.allocated(at),
+                Op::Free { at } => return self.freed(at),
                 Op::Wait { .. } => Ok(()),
             }
         };
         copied.map_err(|failure| broken(&failure))
+    }
+
+    /// Notes a copy from or to memory of the host.
+    fn note_host(&mut self, address: usize) {
+        self.control.pageable += usize::from(!self.is_pinned(address));
     }
 
     fn is_pinned(&self, address: usize) -> bool {
@@ -82,7 +90,10 @@ driver! {
     fn cuMemFree_v2(state, address: u64) {
         let current = state.context()?;
         let (context, bytes) = state.memory.get(&address).copied().filter(|(owner, _)| *owner == current).ok_or(INVALID_VALUE)?;
-        state.finish_context(context)?;
+        if state.pooled.remove(&address).is_none() {
+            // Memory of a pool is freed at once: that is the caller's matter.
+            state.finish_context(context)?;
+        }
         state.memory.remove(&address);
         let start = ptr::NonNull::new(at::<u8>(address)).ok_or(INVALID_VALUE)?;
         // SAFETY: memory of this device, freed once.
@@ -127,6 +138,7 @@ driver! {
 
     fn cuMemcpyHtoDAsync_v2(state, to: u64, from: *const c_void, bytes: usize, stream: *mut c_void) {
         let key = stream_key(state, stream)?;
+        state.note_host(from.addr());
         let op = match state.is_pinned(from.addr()) {
             true => Op::UploadPinned { to, from: from.expose_provenance(), bytes },
             // SAFETY: the caller's memory.
@@ -137,6 +149,7 @@ driver! {
 
     fn cuMemcpyDtoHAsync_v2(state, to: *mut c_void, from: u64, bytes: usize, stream: *mut c_void) {
         let key = stream_key(state, stream)?;
+        state.note_host(to.addr());
         state.push(key, Op::Download { to: to.expose_provenance(), from, bytes })
     }
 

@@ -28,6 +28,8 @@ pub(crate) struct Kernel {
     pub(crate) parameters: usize,
     pub(crate) has_task_memory: bool,
     pub(crate) may_fail: bool,
+    /// Its code waits for the launch before.
+    pub(crate) waits: bool,
 }
 
 /// Starts a line of a kernel's text.
@@ -45,13 +47,15 @@ impl State {
         let image = Image { target: format!("simt:sm_{chip}"), code, kernels: vec![name.into()] };
         let kernels = self.contexts[context].device.load(&image).map_err(|error| error.to_string())?;
         let entry = module.ptx.split(".entry ").find_map(|text| text.strip_prefix(name)?.strip_prefix('('));
-        let head = entry.and_then(|text| text.split_once(')')).map_or("", |(head, _)| head);
+        let (head, body) = entry.and_then(|text| text.split_once(')')).unwrap_or_default();
+        let body = body.split("\n}").next().unwrap_or_default();
         Ok(Kernel {
             context,
             kernels,
             parameters: head.matches(".param ").count(),
             has_task_memory: has(OpKind::Scratch) || has(OpKind::Call),
             may_fail: has(OpKind::Assert) || has(OpKind::Call),
+            waits: body.lines().any(|line| line.trim() == "griddepcontrol.wait;"),
         })
     }
 }

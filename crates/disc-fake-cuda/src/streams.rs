@@ -16,6 +16,10 @@ pub(crate) struct Stream {
     /// The ops that were pushed, and of them those that have run.
     pub(crate) pushed: u64,
     pub(crate) done: u64,
+    /// The op that was pushed last is a launch.
+    pub(crate) is_behind_launch: bool,
+    /// A test says that it is captured.
+    pub(crate) is_captured: bool,
 }
 
 /// Something that a stream will do.
@@ -51,6 +55,14 @@ pub(crate) enum Op {
         stream: usize,
         until: u64,
     },
+    /// Makes memory of a pool there.
+    Allocate {
+        at: u64,
+    },
+    /// Frees it.
+    Free {
+        at: u64,
+    },
 }
 
 /// Returns the key of a stream; the default one of a context has a key of its own.
@@ -77,6 +89,7 @@ impl State {
     /// Adds an op to a stream.
     pub(crate) fn push(&mut self, key: usize, op: Op) -> Result<(), Status> {
         let stream = self.stream(key)?;
+        stream.is_behind_launch = matches!(op, Op::Launch(_));
         stream.ops.push_back(op);
         stream.pushed += 1;
         Ok(())

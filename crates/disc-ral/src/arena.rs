@@ -10,7 +10,7 @@
 //! - a failed allocation leaves the arena unchanged.
 
 use crate::{
-    device::{Block, Device},
+    device::{Block, Device, QueueMemory},
     error::AllocError,
 };
 use disc_abi::ALIGN;
@@ -28,6 +28,8 @@ const OFFSET_BITS: u32 = 48;
 
 pub(crate) struct Arena {
     device: Arc<dyn Device>,
+    /// The memory of the queue whose ops use the arena.
+    memory: Option<Arc<dyn QueueMemory>>,
     chunks: Vec<Chunk>,
     /// The chunk that is being filled.
     current: usize,
@@ -48,7 +50,13 @@ struct Chunk {
 
 impl Arena {
     pub(crate) fn new(device: Arc<dyn Device>) -> Self {
-        Self { device, chunks: Vec::new(), current: 0, need: 0, periods: [0; 2], calls: 0, wanted: 0, peak: 0 }
+        let (chunks, periods) = (Vec::new(), [0; 2]);
+        Self { device, memory: None, chunks, current: 0, need: 0, periods, calls: 0, wanted: 0, peak: 0 }
+    }
+
+    /// Lets chunks from now on come from the memory of the queue, if it has some.
+    pub(crate) fn use_memory(&mut self, memory: Option<Arc<dyn QueueMemory>>) {
+        self.memory = memory;
     }
 
     pub(crate) fn alloc(&mut self, bytes: i64) -> Result<*mut u8, AllocError> {
@@ -140,8 +148,8 @@ impl Arena {
             let need = self.chunk_need(bytes, next);
             // Later chunks are unused and too small: free them first.
             self.chunks.truncate(next);
-            let roomy = Block::new(&self.device, need.saturating_add(need / HEADROOM));
-            let block = roomy.or_else(|_| Block::new(&self.device, bytes))?;
+            let block = |bytes| Block::in_memory(&self.device, self.memory.as_ref(), bytes);
+            let block = block(need.saturating_add(need / HEADROOM)).or_else(|_| block(bytes))?;
             self.chunks.push(Chunk { block, used: 0 });
         }
         self.current = next;

@@ -163,16 +163,11 @@ impl Call<'_> {
 
     /// Replaces addresses in device memory by what is there.
     fn fetch(&mut self, words: &mut [u64], sizes: &[i64]) -> Result<(), Failure> {
-        for (word, &size) in words.iter_mut().zip(sizes) {
-            let mut bytes = [0; 8];
-            let size = usize::try_from(size).ok().filter(|&size| size <= bytes.len());
-            let size = size.ok_or_else(|| Failure::Internal("a scalar of more than 8 bytes is fetched".into()))?;
-            let from = ptr::with_exposed_provenance::<u8>(*word as usize);
-            // SAFETY: generated code gives addresses of scalars of these sizes.
-            unsafe { self.queue.download(bytes.as_mut_ptr(), from, size) }.map_err(Failure::Launch)?;
-            *word = u64::from_le_bytes(bytes);
+        if sizes.iter().any(|size| !(1..=8).contains(size)) {
+            return Err(Failure::Internal("a scalar of more than 8 bytes is fetched".into()));
         }
-        Ok(())
+        // SAFETY: generated code gives addresses of scalars of these sizes.
+        unsafe { self.queue.fetch(words, sizes) }.map_err(Failure::Launch)
     }
 
     fn output(&mut self, index: u32, dtype: u32, sizes: &[i64]) -> Result<*mut u8, Failure> {

@@ -7,7 +7,11 @@
 
 use crate::error::{AllocError, Error, code};
 use disc_abi::{GridLaunch, KERNEL_VALUES, KernelHandle, LibraryConvolution, LibraryGemm};
-use std::{any::Any, ptr::NonNull, sync::Arc};
+use std::{
+    any::Any,
+    ptr::{self, NonNull},
+    sync::Arc,
+};
 
 /// A kind of memory and the processors that work on it.
 pub trait Device: Send + Sync {
@@ -189,6 +193,24 @@ pub trait Queue: Send {
         unsafe { self.copy(to, from, bytes) }
     }
 
+    /// Replaces addresses of scalars in memory of the device by their values, behind everything
+    /// that was launched before, and waits for it.
+    ///
+    /// # Safety
+    /// Each word is the address of a scalar of so many bytes, from 1 to 8.
+    ///
+    /// # Errors
+    /// As [`Self::download`].
+    unsafe fn fetch(&mut self, words: &mut [u64], sizes: &[i64]) -> Result<(), LaunchFailure> {
+        for (word, &bytes) in words.iter_mut().zip(sizes) {
+            let (mut value, from) = ([0; 8], ptr::with_exposed_provenance::<u8>(*word as usize));
+            // SAFETY: the caller's promise.
+            unsafe { self.download(value.as_mut_ptr(), from, bytes as usize)? };
+            *word = u64::from_le_bytes(value);
+        }
+        Ok(())
+    }
+
     /// Returns when everything launched has finished.
     ///
     /// # Errors
@@ -230,6 +252,33 @@ pub trait Queue: Send {
 
     /// Returns the bytes of scratch that the queue keeps between launches.
     fn scratch_bytes(&self) -> usize;
+
+    /// Returns memory that the queue allocates and frees in the order of its ops; `None`: the
+    /// device's memory serves as well.
+    ///
+    /// # Errors
+    /// The device fails.
+    fn memory(&mut self) -> Result<Option<Arc<dyn QueueMemory>>, LaunchFailure> {
+        Ok(None)
+    }
+}
+
+/// Allocates memory of a device for the ops of one queue: it is there for what the queue launches
+/// next, and free for others once what the queue has launched so far has ended. The queue's user
+/// alone calls it.
+pub trait QueueMemory: Send + Sync {
+    /// Allocates memory aligned to at least [`disc_abi::ALIGN`]; `bytes` is positive.
+    ///
+    /// # Errors
+    /// There is no memory, or the device fails.
+    fn alloc(&self, bytes: usize) -> Result<NonNull<u8>, AllocError>;
+
+    /// Frees memory.
+    ///
+    /// # Safety
+    /// `at` came from `alloc` of this memory, once; nothing but ops of the queue uses it, and no
+    /// launch is left pending that does.
+    unsafe fn free(&self, at: NonNull<u8>);
 }
 
 /// Number of threads that took part in a launch, for the profile.
@@ -293,6 +342,8 @@ pub struct Fault {
 /// An allocation of a device, freed on drop.
 pub(crate) struct Block {
     device: Arc<dyn Device>,
+    /// The memory of a queue that it came from.
+    memory: Option<Arc<dyn QueueMemory>>,
     at: NonNull<u8>,
     bytes: usize,
 }
@@ -300,10 +351,19 @@ pub(crate) struct Block {
 impl Block {
     /// Allocates a block; `bytes` is rounded up to a positive multiple of the alignment.
     pub(crate) fn new(device: &Arc<dyn Device>, bytes: usize) -> Result<Self, AllocError> {
+        Self::in_memory(device, None, bytes)
+    }
+
+    /// Allocates a block for the ops of one queue: of the memory of that queue, if it has some.
+    pub(crate) fn in_memory(
+        device: &Arc<dyn Device>,
+        memory: Option<&Arc<dyn QueueMemory>>,
+        bytes: usize,
+    ) -> Result<Self, AllocError> {
         let bytes = bytes.max(1).checked_next_multiple_of(disc_abi::ALIGN).ok_or(AllocError::Size)?;
-        let at = device.alloc(bytes)?;
+        let at = memory.map_or_else(|| device.alloc(bytes), |memory| memory.alloc(bytes))?;
         debug_assert!(at.addr().get().is_multiple_of(disc_abi::ALIGN), "devices align their memory");
-        Ok(Self { device: Arc::clone(device), at, bytes })
+        Ok(Self { device: Arc::clone(device), memory: memory.cloned(), at, bytes })
     }
 
     pub(crate) fn at(&self) -> *mut u8 {
@@ -322,8 +382,12 @@ impl Block {
 
 impl Drop for Block {
     fn drop(&mut self) {
-        // SAFETY: the block came from this device and owns its memory.
-        unsafe { self.device.free(self.at, self.bytes) }
+        match &self.memory {
+            // SAFETY: the block came from this memory and owns it; ops of the queue alone use it.
+            Some(memory) => unsafe { memory.free(self.at) },
+            // SAFETY: the block came from this device and owns its memory.
+            None => unsafe { self.device.free(self.at, self.bytes) },
+        }
     }
 }
 

@@ -367,6 +367,8 @@ fn call(
     let inputs = if descriptors.inputs.is_empty() { ptr::null() } else { descriptors.inputs.as_ptr() };
     let outputs = if descriptors.outputs.is_empty() { ptr::null_mut() } else { descriptors.outputs.as_mut_ptr() };
     let queue = queue.as_mut();
+    let memory = queue.memory().map_err(|failure| Failure::Launch(failure).into_error(meta, entry))?;
+    arena.use_memory(memory);
     let failure = None;
     let state =
         CallState::new(Call { arena, queue, profile, names, entry, device, kernels, weights, gemm, allocator, outputs, failure });

@@ -93,7 +93,7 @@ pub use cache_directory::{cache_directory, is_private};
 pub use cpu::{Cpu, Prefault};
 #[cfg(feature = "cuda")]
 pub use cuda::CudaError;
-pub use device::{Device, Fault, GridCall, Image, Kernels, Launch, LaunchFailure, Queue, Threads};
+pub use device::{Device, Fault, GridCall, Image, Kernels, Launch, LaunchFailure, Queue, QueueMemory, Threads};
 pub use devices::{Backend, DeviceError, DeviceName, Refusal, devices, host_device, open_device, register_backend};
 pub use disc_abi::{DEVICE_CPU, DEVICE_CUDA, DType};
 pub use error::{AllocError, Error, code};

@@ -5,7 +5,7 @@
 
 use crate::{
     bind::check_overlaps,
-    device::{Block, Device},
+    device::{Block, Device, QueueMemory},
     error::Error,
     failure::Failure,
     meta::EntryMeta,
@@ -18,6 +18,8 @@ use std::sync::Arc;
 /// The tensors of one call in memory of the device.
 pub(crate) struct Staging<'o> {
     device: Arc<dyn Device>,
+    /// The memory of the queue.
+    memory: Option<Arc<dyn QueueMemory>>,
     /// The allocator of the caller.
     caller: &'o mut dyn OutputAllocator,
     made: Vec<Made>,
@@ -57,13 +59,14 @@ impl<'o> Staging<'o> {
         }
         let is_host = !outputs.is_on_device() && inputs.iter().all(|input| input.device() == DEVICE_CPU);
         let device = Arc::clone(&session.device);
+        let memory = session.queue.memory().map_err(failed)?;
         let mut copies = Vec::with_capacity(inputs.len());
         for (index, input) in inputs.iter().enumerate() {
             let stays = entry.inputs.get(index).is_none_or(|meta| meta.host || meta.dtype != input.dtype());
-            copies.push(if stays { None } else { uploaded(session, &device, input)? });
+            copies.push(if stays { None } else { uploaded(session, memory.as_ref(), input)? });
         }
         let there: Vec<TensorRef<'_>> = inputs.iter().zip(&copies).map(|(input, copy)| moved(input, copy.as_ref())).collect();
-        let mut staging = Staging { device, caller: outputs, made: Vec::new(), views: Vec::new(), is_host };
+        let mut staging = Staging { device, memory, caller: outputs, made: Vec::new(), views: Vec::new(), is_host };
         call(session, &there, &mut staging)?;
         // A call that fails leaves the caller's memory as it was.
         if is_host || copies.iter().zip(&entry.inputs).any(|(copy, meta)| copy.is_some() && meta.written) {
@@ -118,7 +121,8 @@ impl OutputAllocator for Staging<'_> {
             return self.caller.alloc(index, dtype, sizes);
         }
         let bytes = bytes_of(dtype, sizes).ok_or_else(|| OutputError(format!("sizes {sizes:?} do not fit into memory")))?;
-        let block = Block::new(&self.device, bytes).map_err(|error| OutputError(error.to_string()))?;
+        let block =
+            Block::in_memory(&self.device, self.memory.as_ref(), bytes).map_err(|error| OutputError(error.to_string()))?;
         let at = block.at();
         self.made.push(Made { index, dtype, sizes: sizes.to_vec(), block });
         Ok(at)
@@ -134,28 +138,23 @@ impl OutputAllocator for Staging<'_> {
 
 /// Copies a tensor in host memory to the device; `None` for one that is there, or that the call
 /// will refuse.
-fn uploaded(session: &mut SessionState, device: &Arc<dyn Device>, input: &TensorRef<'_>) -> Result<Option<Block>, Error> {
+fn uploaded(
+    session: &mut SessionState,
+    memory: Option<&Arc<dyn QueueMemory>>,
+    input: &TensorRef<'_>,
+) -> Result<Option<Block>, Error> {
     let Some(bytes) = bytes_of(input.dtype(), input.sizes()) else { return Ok(None) };
     let is_plain = input.device() == DEVICE_CPU && input.is_contiguous() && (bytes == 0 || !input.data().is_null());
     if !is_plain {
         return Ok(None);
     }
-    upload(session, device, input.data().cast_const().cast(), bytes).map(Some)
-}
-
-/// Copies bytes of the host to new memory of the device.
-pub(crate) fn upload(
-    session: &mut SessionState,
-    device: &Arc<dyn Device>,
-    from: *const u8,
-    bytes: usize,
-) -> Result<Block, Error> {
-    let block = Block::new(device, bytes).map_err(|cause| Error::out_of_memory("a tensor on the device", bytes, &cause))?;
+    let block = Block::in_memory(&session.device, memory, bytes);
+    let block = block.map_err(|cause| Error::out_of_memory("a tensor on the device", bytes, &cause))?;
     if bytes > 0 {
         // SAFETY: valid memory of the caller, and a new block.
-        unsafe { session.queue.upload(block.at(), from, bytes) }.map_err(failed)?;
+        unsafe { session.queue.upload(block.at(), input.data().cast_const().cast(), bytes) }.map_err(failed)?;
     }
-    Ok(block)
+    Ok(Some(block))
 }
 
 /// Copies from the device to memory of the caller.

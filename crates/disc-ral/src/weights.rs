@@ -5,14 +5,12 @@
 //! [`disc_abi::ALIGN`].
 
 use crate::{
-    device::{Block, Device, LaunchFailure},
+    device::{Block, Device, LaunchFailure, Queue},
     error::{AllocError, Error, code},
     failure::Failure,
     gemm::PlainForms,
     host::HostTensor,
     meta::{EntryMeta, ModuleMeta, WeightMeta},
-    session_state::SessionState,
-    staging::upload,
 };
 use disc_abi::{ALIGN, DEVICE_CPU, DType, Gemm};
 use std::{any::Any, ptr, sync::Arc};
@@ -165,13 +163,16 @@ impl WeightSet {
             // The streams that have written them are not known here.
             device.synchronize().map_err(in_prepare)?;
         }
+        let mut queue = device.queue();
         for (meta, weight) in meta.weights.iter().zip(weights) {
             let bytes = check(meta, &weight)?;
-            let weight = placed(device, meta, weight, bytes)?;
+            let weight = placed((device, &mut *queue), meta, weight, bytes)?;
             set.addresses.push(weight.data);
             set.plain_bytes += bytes;
             set.plain.push(Some(weight));
         }
+        // Other queues read the copies.
+        queue.sync().map_err(in_prepare)?;
         set.place_blobs(device, meta, prepared)?;
         Ok(set)
     }
@@ -332,13 +333,18 @@ fn is_aligned(weight: &Weight) -> bool {
 
 /// Returns a weight in memory that kernels of the device read: a copy, if it is elsewhere, or at an
 /// odd address.
-fn placed(device: &Arc<dyn Device>, meta: &WeightMeta, weight: Weight, bytes: usize) -> Result<Weight, Error> {
+fn placed(
+    (device, queue): (&Arc<dyn Device>, &mut dyn Queue),
+    meta: &WeightMeta,
+    weight: Weight,
+    bytes: usize,
+) -> Result<Weight, Error> {
     match (weight.device, device.kind()) {
         (DEVICE_CPU, DEVICE_CPU) if is_aligned(&weight) => Ok(weight),
         (DEVICE_CPU, DEVICE_CPU) => copied(meta, &weight, bytes),
-        (DEVICE_CPU, _) => uploaded(device, &weight, bytes),
+        (DEVICE_CPU, _) => uploaded((device, queue), &weight, bytes),
         (its, kind) if its == kind && weight.data.addr().is_multiple_of(VECTOR_ALIGN) => Ok(weight),
-        (its, kind) if its == kind => moved(device, &weight, bytes),
+        (its, kind) if its == kind => moved((device, queue), &weight, bytes),
         (its, kind) => {
             let message = format!("weight `{}` is on device kind {its}, calls run on {kind}", meta.name);
             Err(Error::new(code::WEIGHTS, &meta.name, message))
@@ -347,9 +353,9 @@ fn placed(device: &Arc<dyn Device>, meta: &WeightMeta, weight: Weight, bytes: us
 }
 
 /// Copies a weight within memory of a device.
-fn moved(device: &Arc<dyn Device>, weight: &Weight, bytes: usize) -> Result<Weight, Error> {
+fn moved((device, queue): (&Arc<dyn Device>, &mut dyn Queue), weight: &Weight, bytes: usize) -> Result<Weight, Error> {
     let block = Block::new(device, bytes).map_err(|cause| Error::out_of_memory("a weight", bytes, &cause))?;
-    let mut queue = device.queue();
+    // The weight's owner may free it when it is dropped.
     // SAFETY: the weight's memory, and a new block.
     let copied = unsafe { queue.copy(block.at(), weight.data, bytes) }.and_then(|()| queue.sync());
     copied.map_err(in_prepare)?;
@@ -365,9 +371,12 @@ fn in_block(block: Block, weight: &Weight) -> Weight {
     Weight { data, dtype, sizes, device, _owner: Arc::new(block) }
 }
 
-/// Copies a weight of the host to memory of a device.
-fn uploaded(device: &Arc<dyn Device>, weight: &Weight, bytes: usize) -> Result<Weight, Error> {
-    let block = upload(&mut SessionState::new(device), device, weight.data, bytes)?;
+/// Copies a weight of the host to memory of a device, where it is once the queue has been waited
+/// for.
+fn uploaded((device, queue): (&Arc<dyn Device>, &mut dyn Queue), weight: &Weight, bytes: usize) -> Result<Weight, Error> {
+    let block = Block::new(device, bytes).map_err(|cause| Error::out_of_memory("a weight", bytes, &cause))?;
+    // SAFETY: the weight's memory, and a new block.
+    unsafe { queue.upload(block.at(), weight.data, bytes) }.map_err(in_prepare)?;
     Ok(in_block(block, weight))
 }
 

@@ -406,7 +406,7 @@ fn without_memory_for_the_library_kernels_compute_the_convolution() {
     let mut outcomes = Vec::new();
     for skip in 0..8 {
         let executable = load(&text, LibraryChoice::Cudnn).unwrap();
-        driver.fail("cuMemAlloc_v2", skip, 2);
+        driver.fail("cuMemAllocFromPoolAsync", skip, 2);
         let mut outputs = HostOutputs::new();
         let ran = executable.with_session(|session| executable.run(0, session, &given, &mut outputs)).is_ok();
         let has_failed = !driver.forget();

@@ -4,7 +4,10 @@ use crate::{
     answer::{Answer, diagnostics},
     arrays::unwritten,
 };
-use disc::ral::cuda::assembler::{Assembler, Cubin, CubinCache};
+use disc::ral::cuda::{
+    assembler::{Assembler, Cubin, CubinCache},
+    package_folders,
+};
 use disc_ir::{Code, Diagnostic, Module};
 use serde_json::json;
 use std::path::Path;
@@ -33,8 +36,11 @@ pub(super) fn write(module: Module, options: &disc::Options, path: &Path) -> Res
 /// Assembles PTX for the chip that it names, and names the tool.
 fn assemble(ptx: &str) -> Result<(Cubin, Assembler), Vec<Diagnostic>> {
     let chip = ptx.lines().find_map(|line| line.strip_prefix(".target ")).unwrap_or_default().trim();
-    let Some(assembler) = Assembler::find(chip, &[]) else {
-        let message = format!("no assembler for {chip} is here: expected nvJitLink, or a ptxas in PATH or named by DISC_PTXAS");
+    let Some(assembler) = Assembler::find(chip, &package_folders()) else {
+        let message = format!(
+            "no assembler for {chip} is here: expected nvJitLink or ptxas in packages of VIRTUAL_ENV or in the system, \
+             or a ptxas named by DISC_PTXAS"
+        );
         return Err(vec![Diagnostic::new(Code::E0502, message)]);
     };
     let cubin = match CubinCache::open() {

@@ -6,6 +6,9 @@
 //! A failed assertion writes its site and values to the report that the launch names, if it is the
 //! first one, and ends the thread.
 //!
+//! From `sm_90` on a kernel may be launched while the one before it still runs: it waits for that
+//! one first of all, so that it reads and writes no memory before, whichever way it goes on.
+//!
 //! Behind the words of a launch a kernel has parameters that the device fills in: the address and
 //! the bytes of each thread's memory if its threads have such memory ([`has_task_memory`]), and the
 //! address of the report if something in it may fail ([`may_fail`]). So their number, 0 to 3, says
@@ -15,6 +18,7 @@ use crate::{
     Error,
     emit::{Emit, Emitted, Val, int_bits, lanes_of},
 };
+use disc_codegen::target::Target;
 use disc_ir::{Attr, DType, Dim, Function, Grid, Inst, Module, OpKind, Type, Value, fragment::Tile};
 use inkwell::{
     AddressSpace, AtomicOrdering, AtomicRMWBinOp, IntPredicate,
@@ -27,6 +31,8 @@ use inkwell::{
 
 /// LLVM's number of the calling convention `ptx_kernel`.
 const PTX_KERNEL: u32 = 71;
+/// The first chip whose launches may overlap.
+const OVERLAPS: u32 = 90;
 const GLOBAL: u16 = 1;
 const SHARED: u16 = 3;
 /// All lanes of a warp.
@@ -37,6 +43,20 @@ const SHARED_ALIGN: i64 = 16;
 const LAUNCH_SHARED: &str = "disc_shared";
 
 impl<'c> Lowering<'_, 'c> {
+    /// Waits until the launch before has ended and its results are in memory, where launches may
+    /// overlap, and lets the next one begin to wait for this one. Launches that do not overlap
+    /// have nothing to wait for.
+    ///
+    /// The two are in this order so that a launch waits beside one other at most: it takes room
+    /// on the chip.
+    pub(super) fn wait_for_launches(&self) -> Result<(), Error> {
+        if matches!(self.emit.target, Target::Nvptx { sm, .. } if sm >= OVERLAPS) {
+            self.emit.call_intrinsic("llvm.nvvm.griddepcontrol.wait", &[], &[])?;
+            self.emit.call_intrinsic("llvm.nvvm.griddepcontrol.launch.dependents", &[], &[])?;
+        }
+        Ok(())
+    }
+
     /// Binds the parameters of a grid kernel and the values of the symbols. Each is eight bytes.
     pub(super) fn grid_parameters(&mut self) -> Result<(), Error> {
         let parameters = self.function.parameters().to_vec();

@@ -78,6 +78,7 @@ pub(crate) fn lower<'c>(emit: &Emit<'c>, program: &Module, function: &Function) 
     let mut lowering = Lowering::new(emit, program, function, llvm);
     match function.kind {
         FunctionKind::Kernel if function.grid.is_some() => {
+            lowering.wait_for_launches()?;
             lowering.grid_parameters()?;
             lowering.lower_block(function.body)?;
             emit.builder.build_return(None)?;

@@ -10,6 +10,8 @@ use super::{
     cudnn::Cudnn,
     driver::{CudaError, Driver},
     kernels::LoadedKernels,
+    pinned::SpareBlocks,
+    stream_memory::Pool,
 };
 use cudarc::driver::sys::{self, CUcontext, CUdevice, CUdevice_attribute as Attribute};
 use std::{
@@ -41,6 +43,14 @@ pub(super) struct Gpu {
     pub(super) assembler: OnceLock<Option<Assembler>>,
     /// The kernels that are loaded.
     pub(super) kernels: LoadedKernels,
+    /// Launches can begin while the ones before run.
+    pub(super) has_launch_attributes: bool,
+    /// Memory can be allocated in the order of a stream.
+    pub(super) has_pools: bool,
+    /// The pool of such memory, made when it is first asked for.
+    pub(super) pool: OnceLock<Option<Pool>>,
+    /// Pinned memory for copies that no queue has.
+    pub(super) spare_blocks: SpareBlocks,
     /// Addresses of memory that a framework allocated.
     pub(super) lent: Mutex<HashSet<u64>>,
     /// The library for matmuls, found when the first one is offered; an error is the reason that
@@ -118,6 +128,12 @@ impl Gpu {
             most_shared: attribute(Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?.into(),
             assembler: OnceLock::new(),
             kernels: LoadedKernels::default(),
+            has_launch_attributes: driver.has_launch_attributes(),
+            // A driver that does not know the attribute has no pools.
+            has_pools: driver.has_pools()
+                && attribute(Attribute::CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED).is_ok_and(|answer| answer != 0),
+            pool: OnceLock::new(),
+            spare_blocks: SpareBlocks::default(),
             lent: Mutex::default(),
             cublas_lt: OnceLock::new(),
             cudnn: OnceLock::new(),

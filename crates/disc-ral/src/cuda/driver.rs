@@ -5,7 +5,7 @@
 
 use cudarc::driver::sys::{
     self, CUDA_KERNEL_NODE_PARAMS, CUcontext, CUdevice, CUdeviceptr, CUevent, CUfunction, CUgraph, CUgraphExec, CUgraphNode,
-    CUmodule, CUstream,
+    CUlaunchConfig, CUmemPoolProps, CUmemoryPool, CUmodule, CUstream,
 };
 use std::{
     ffi::{CStr, c_char, c_int, c_uint, c_void},
@@ -88,18 +88,49 @@ impl std::error::Error for CudaError {}
 
 /// Declares the functions that are called, by the names that the driver exports.
 macro_rules! functions {
-    ($($(#[doc = $doc:literal])* $method:ident = $symbol:literal($($name:ident: $ty:ty),*);)*) => {
+    (
+        required {
+            $($(#[doc = $doc:literal])* $method:ident = $symbol:literal($($name:ident: $ty:ty),*);)*
+        }
+        $(optional $group:ident {
+            $($(#[doc = $more_doc:literal])* $more:ident = $more_symbol:literal($($more_name:ident: $more_ty:ty),*);)*
+        })*
+    ) => {
         /// The functions of the driver.
         pub(super) struct Driver {
             $($method: unsafe extern "C" fn($($ty),*) -> c_uint,)*
+            $($($more: Option<unsafe extern "C" fn($($more_ty),*) -> c_uint>,)*)*
         }
 
         impl Driver {
             /// Finds all functions.
             fn find() -> Result<Self, CudaError> {
                 $(let $method = find(concat!($symbol, "\0").as_bytes(), $symbol)?;)*
-                Ok(Self { $($method),* })
+                $($(let $more = find(concat!($more_symbol, "\0").as_bytes(), $more_symbol).ok();)*)*
+                Ok(Self { $($method,)* $($($more,)*)* })
             }
+
+            $(
+                /// Returns true if the driver has all functions of this group.
+                pub(super) fn $group(&self) -> bool {
+                    $(self.$more.is_some())&&*
+                }
+
+                $(
+                    $(#[doc = $more_doc])*
+                    ///
+                    /// # Safety
+                    /// As the driver's function.
+                    pub(super) unsafe fn $more(&self, $($more_name: $more_ty),*) -> Result<(), CudaError> {
+                        let Some(function) = self.$more else { return Err(missing($more_symbol)) };
+                        // SAFETY: the caller's promise.
+                        match unsafe { function($($more_name),*) } {
+                            0 => Ok(()),
+                            status => Err(error($more_symbol, status)),
+                        }
+                    }
+                )*
+            )*
 
             $(
                 $(#[doc = $doc])*
@@ -120,58 +151,74 @@ macro_rules! functions {
 }
 
 functions! {
-    /// Starts the driver.
-    init = "cuInit"(flags: c_uint);
-    /// Writes 1000 times the major and 10 times the minor version of CUDA.
-    version = "cuDriverGetVersion"(version: *mut c_int);
+    required {
+        /// Starts the driver.
+        init = "cuInit"(flags: c_uint);
+        /// Writes 1000 times the major and 10 times the minor version of CUDA.
+        version = "cuDriverGetVersion"(version: *mut c_int);
 
-    device_count = "cuDeviceGetCount"(count: *mut c_int);
-    device = "cuDeviceGet"(device: *mut CUdevice, ordinal: c_int);
-    device_name = "cuDeviceGetName"(name: *mut c_char, bytes: c_int, device: CUdevice);
-    device_attribute = "cuDeviceGetAttribute"(value: *mut c_int, attribute: c_int, device: CUdevice);
+        device_count = "cuDeviceGetCount"(count: *mut c_int);
+        device = "cuDeviceGet"(device: *mut CUdevice, ordinal: c_int);
+        device_name = "cuDeviceGetName"(name: *mut c_char, bytes: c_int, device: CUdevice);
+        device_attribute = "cuDeviceGetAttribute"(value: *mut c_int, attribute: c_int, device: CUdevice);
 
-    retain_primary_context = "cuDevicePrimaryCtxRetain"(context: *mut CUcontext, device: CUdevice);
-    current_context = "cuCtxGetCurrent"(context: *mut CUcontext);
-    push_context = "cuCtxPushCurrent_v2"(context: CUcontext);
-    pop_context = "cuCtxPopCurrent_v2"(context: *mut CUcontext);
-    synchronize_context = "cuCtxSynchronize"();
+        retain_primary_context = "cuDevicePrimaryCtxRetain"(context: *mut CUcontext, device: CUdevice);
+        current_context = "cuCtxGetCurrent"(context: *mut CUcontext);
+        push_context = "cuCtxPushCurrent_v2"(context: CUcontext);
+        pop_context = "cuCtxPopCurrent_v2"(context: *mut CUcontext);
+        synchronize_context = "cuCtxSynchronize"();
 
-    alloc = "cuMemAlloc_v2"(at: *mut CUdeviceptr, bytes: usize);
-    free = "cuMemFree_v2"(at: CUdeviceptr);
-    alloc_host = "cuMemHostAlloc"(at: *mut *mut c_void, bytes: usize, flags: c_uint);
-    free_host = "cuMemFreeHost"(at: *mut c_void);
-    address_of_host = "cuMemHostGetDevicePointer_v2"(address: *mut CUdeviceptr, at: *mut c_void, flags: c_uint);
-    upload = "cuMemcpyHtoDAsync_v2"(to: CUdeviceptr, from: *const c_void, bytes: usize, stream: CUstream);
-    download = "cuMemcpyDtoHAsync_v2"(to: *mut c_void, from: CUdeviceptr, bytes: usize, stream: CUstream);
-    copy = "cuMemcpyDtoDAsync_v2"(to: CUdeviceptr, from: CUdeviceptr, bytes: usize, stream: CUstream);
+        alloc = "cuMemAlloc_v2"(at: *mut CUdeviceptr, bytes: usize);
+        free = "cuMemFree_v2"(at: CUdeviceptr);
+        alloc_host = "cuMemHostAlloc"(at: *mut *mut c_void, bytes: usize, flags: c_uint);
+        free_host = "cuMemFreeHost"(at: *mut c_void);
+        address_of_host = "cuMemHostGetDevicePointer_v2"(address: *mut CUdeviceptr, at: *mut c_void, flags: c_uint);
+        upload = "cuMemcpyHtoDAsync_v2"(to: CUdeviceptr, from: *const c_void, bytes: usize, stream: CUstream);
+        download = "cuMemcpyDtoHAsync_v2"(to: *mut c_void, from: CUdeviceptr, bytes: usize, stream: CUstream);
+        copy = "cuMemcpyDtoDAsync_v2"(to: CUdeviceptr, from: CUdeviceptr, bytes: usize, stream: CUstream);
 
-    create_stream = "cuStreamCreate"(stream: *mut CUstream, flags: c_uint);
-    destroy_stream = "cuStreamDestroy_v2"(stream: CUstream);
-    synchronize_stream = "cuStreamSynchronize"(stream: CUstream);
-    wait_for_event = "cuStreamWaitEvent"(stream: CUstream, event: CUevent, flags: c_uint);
-    create_event = "cuEventCreate"(event: *mut CUevent, flags: c_uint);
-    destroy_event = "cuEventDestroy_v2"(event: CUevent);
-    record_event = "cuEventRecord"(event: CUevent, stream: CUstream);
+        create_stream = "cuStreamCreate"(stream: *mut CUstream, flags: c_uint);
+        destroy_stream = "cuStreamDestroy_v2"(stream: CUstream);
+        synchronize_stream = "cuStreamSynchronize"(stream: CUstream);
+        wait_for_event = "cuStreamWaitEvent"(stream: CUstream, event: CUevent, flags: c_uint);
+        create_event = "cuEventCreate"(event: *mut CUevent, flags: c_uint);
+        destroy_event = "cuEventDestroy_v2"(event: CUevent);
+        synchronize_event = "cuEventSynchronize"(event: CUevent);
+        record_event = "cuEventRecord"(event: CUevent, stream: CUstream);
 
-    load_module = "cuModuleLoadDataEx"(module: *mut CUmodule, image: *const c_void, options: c_uint,
-        names: *mut c_int, values: *mut *mut c_void);
-    function = "cuModuleGetFunction"(function: *mut CUfunction, module: CUmodule, name: *const c_char);
-    set_function_attribute = "cuFuncSetAttribute"(function: CUfunction, attribute: c_int, value: c_int);
-    blocks_of_processor = "cuOccupancyMaxActiveBlocksPerMultiprocessor"(blocks: *mut c_int, function: CUfunction,
-        threads: c_int, shared: usize);
-    create_graph = "cuGraphCreate"(graph: *mut CUgraph, flags: c_uint);
-    destroy_graph = "cuGraphDestroy"(graph: CUgraph);
-    add_kernel_node = "cuGraphAddKernelNode_v2"(node: *mut CUgraphNode, graph: CUgraph, before: *const CUgraphNode,
-        count: usize, parameters: *const CUDA_KERNEL_NODE_PARAMS);
-    instantiate_graph = "cuGraphInstantiateWithFlags"(instance: *mut CUgraphExec, graph: CUgraph, flags: u64);
-    destroy_instance = "cuGraphExecDestroy"(instance: CUgraphExec);
-    set_kernel_node = "cuGraphExecKernelNodeSetParams_v2"(instance: CUgraphExec, node: CUgraphNode,
-        parameters: *const CUDA_KERNEL_NODE_PARAMS);
-    launch_graph = "cuGraphLaunch"(instance: CUgraphExec, stream: CUstream);
+        load_module = "cuModuleLoadDataEx"(module: *mut CUmodule, image: *const c_void, options: c_uint,
+            names: *mut c_int, values: *mut *mut c_void);
+        function = "cuModuleGetFunction"(function: *mut CUfunction, module: CUmodule, name: *const c_char);
+        set_function_attribute = "cuFuncSetAttribute"(function: CUfunction, attribute: c_int, value: c_int);
+        blocks_of_processor = "cuOccupancyMaxActiveBlocksPerMultiprocessor"(blocks: *mut c_int, function: CUfunction,
+            threads: c_int, shared: usize);
+        create_graph = "cuGraphCreate"(graph: *mut CUgraph, flags: c_uint);
+        destroy_graph = "cuGraphDestroy"(graph: CUgraph);
+        add_kernel_node = "cuGraphAddKernelNode_v2"(node: *mut CUgraphNode, graph: CUgraph, before: *const CUgraphNode,
+            count: usize, parameters: *const CUDA_KERNEL_NODE_PARAMS);
+        instantiate_graph = "cuGraphInstantiateWithFlags"(instance: *mut CUgraphExec, graph: CUgraph, flags: u64);
+        destroy_instance = "cuGraphExecDestroy"(instance: CUgraphExec);
+        set_kernel_node = "cuGraphExecKernelNodeSetParams_v2"(instance: CUgraphExec, node: CUgraphNode,
+            parameters: *const CUDA_KERNEL_NODE_PARAMS);
+        launch_graph = "cuGraphLaunch"(instance: CUgraphExec, stream: CUstream);
 
-    launch = "cuLaunchKernel"(function: CUfunction, blocks_x: c_uint, blocks_y: c_uint, blocks_z: c_uint,
-        threads_x: c_uint, threads_y: c_uint, threads_z: c_uint, shared: c_uint, stream: CUstream,
-        parameters: *mut *mut c_void, extra: *mut *mut c_void);
+        launch = "cuLaunchKernel"(function: CUfunction, blocks_x: c_uint, blocks_y: c_uint, blocks_z: c_uint,
+            threads_x: c_uint, threads_y: c_uint, threads_z: c_uint, shared: c_uint, stream: CUstream,
+            parameters: *mut *mut c_void, extra: *mut *mut c_void);
+    }
+    optional has_pools {
+        create_pool = "cuMemPoolCreate"(pool: *mut CUmemoryPool, properties: *const CUmemPoolProps);
+        set_pool_attribute = "cuMemPoolSetAttribute"(pool: CUmemoryPool, attribute: c_int, value: *mut c_void);
+        trim_pool = "cuMemPoolTrimTo"(pool: CUmemoryPool, kept: usize);
+        alloc_ordered = "cuMemAllocFromPoolAsync"(at: *mut CUdeviceptr, bytes: usize, pool: CUmemoryPool, stream: CUstream);
+        free_ordered = "cuMemFreeAsync"(at: CUdeviceptr, stream: CUstream);
+        /// Writes the status of a capture: 0 for none.
+        is_capturing = "cuStreamIsCapturing"(stream: CUstream, status: *mut c_uint);
+    }
+    optional has_launch_attributes {
+        launch_with = "cuLaunchKernelEx"(launch: *const CUlaunchConfig, function: CUfunction, parameters: *mut *mut c_void,
+            extra: *mut *mut c_void);
+    }
 }
 
 /// Finds a function of the driver.
@@ -180,9 +227,11 @@ fn find<F: Copy>(name: &[u8], symbol: &'static str) -> Result<F, CudaError> {
     let library = unsafe { sys::culib() };
     // SAFETY: the tables above have the types of the driver's header.
     let function = unsafe { library.get::<F>(name) };
-    function
-        .map(|function| *function)
-        .map_err(|_| CudaError::new(symbol, "the driver of this machine does not have this function"))
+    function.map(|function| *function).map_err(|_| missing(symbol))
+}
+
+fn missing(symbol: &'static str) -> CudaError {
+    CudaError::new(symbol, "the driver of this machine does not have this function")
 }
 
 impl Driver {

@@ -5,14 +5,20 @@
 //! graph starts; otherwise the launches are made one by one. So a graph never decides what runs:
 //! the host program does, at each call.
 //!
+//! The launches of a graph do not overlap: each node begins when the one before has ended.
+//!
 //! Invariant: a queue has at most [`MOST`] graphs, those of the calls that came last.
 
 use super::{
     context::Gpu,
     driver::{CudaError, Driver},
     kernels::Loaded,
+    overlap::Last,
 };
-use cudarc::driver::sys::{CUDA_KERNEL_NODE_PARAMS, CUgraph, CUgraphExec, CUgraphNode, CUstream};
+use cudarc::driver::sys::{
+    CUDA_KERNEL_NODE_PARAMS, CUgraph, CUgraphExec, CUgraphNode, CUlaunchAttribute, CUlaunchAttributeID, CUlaunchAttributeValue,
+    CUlaunchConfig, CUstream,
+};
 use smallvec::SmallVec;
 use std::{ffi::c_void, ptr, sync::Arc};
 
@@ -40,6 +46,8 @@ pub(super) struct Ready {
     pub(super) threads: u32,
     pub(super) shared: u32,
     pub(super) words: SmallVec<[u64; 16]>,
+    /// It may begin while the launch before runs, if that is a kernel.
+    pub(super) waits: bool,
 }
 
 impl Ready {
@@ -57,8 +65,43 @@ impl Ready {
         body(extra.as_mut_ptr())
     }
 
-    /// Launches it on a stream of the context that is current.
-    pub(super) fn start(&self, driver: &Driver, stream: CUstream) -> Result<(), CudaError> {
+    /// Launches it on a stream of the context that is current, behind what the stream did last.
+    pub(super) fn start(&self, driver: &Driver, stream: CUstream, last: &mut Last) -> Result<(), CudaError> {
+        // After a failure nothing is known.
+        let before = std::mem::take(last);
+        match self.waits && before == Last::Kernel {
+            true => self.start_early(driver, stream)?,
+            false => self.start_behind(driver, stream)?,
+        }
+        *last = Last::Kernel;
+        Ok(())
+    }
+
+    /// Launches it so that it may begin while the launch before runs.
+    fn start_early(&self, driver: &Driver, stream: CUstream) -> Result<(), CudaError> {
+        let value = CUlaunchAttributeValue { programmaticStreamSerializationAllowed: 1 };
+        let id = CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
+        let mut attribute = CUlaunchAttribute { id, pad: [0; 4], value };
+        let launch = CUlaunchConfig {
+            gridDimX: self.blocks,
+            gridDimY: 1,
+            gridDimZ: 1,
+            blockDimX: self.threads,
+            blockDimY: 1,
+            blockDimZ: 1,
+            sharedMemBytes: self.shared,
+            hStream: stream,
+            attrs: &raw mut attribute,
+            numAttrs: 1,
+        };
+        self.with_extra(|extra| {
+            // SAFETY: the words are the kernel's parameters; all is read before this returns. The
+            // kernel waits for the one before it.
+            unsafe { driver.launch_with(&raw const launch, self.loaded.function, ptr::null_mut(), extra) }
+        })
+    }
+
+    fn start_behind(&self, driver: &Driver, stream: CUstream) -> Result<(), CudaError> {
         let (function, blocks, threads, shared) = (self.loaded.function, self.blocks, self.threads, self.shared);
         self.with_extra(|extra| {
             // SAFETY: the words are the kernel's parameters, and are read before this returns.
@@ -205,19 +248,19 @@ impl Graphs {
     }
 
     /// Makes the pending launches one by one: something has to run behind them.
-    pub(super) fn flush(&mut self, gpu: &Gpu, stream: CUstream) -> Result<(), CudaError> {
+    pub(super) fn flush(&mut self, gpu: &Gpu, stream: CUstream, last: &mut Last) -> Result<(), CudaError> {
         if self.pending.is_empty() {
             return Ok(());
         }
         self.state = State::Direct;
         let pending = std::mem::take(&mut self.pending);
-        gpu.call(|driver| pending.iter().try_for_each(|launch| launch.start(driver, stream)))
+        gpu.call(|driver| pending.iter().try_for_each(|launch| launch.start(driver, stream, last)))
     }
 
     /// Ends the call: starts its graph, or makes the pending launches.
-    pub(super) fn finish(&mut self, gpu: &Arc<Gpu>, stream: CUstream) -> Result<(), CudaError> {
+    pub(super) fn finish(&mut self, gpu: &Arc<Gpu>, stream: CUstream, last: &mut Last) -> Result<(), CudaError> {
         if self.pending.len() < LEAST_LAUNCHES {
-            let flushed = self.flush(gpu, stream);
+            let flushed = self.flush(gpu, stream, last);
             self.state = State::Direct;
             return flushed;
         }
@@ -229,8 +272,11 @@ impl Graphs {
                 Graph::new(gpu, &pending).inspect_err(|error| tracing::info!("a call stays without a graph: {error}")).ok();
         }
         match &mut kind.graph {
-            Some(graph) => graph.start(&pending, stream).inspect_err(|_| kind.graph = None),
-            None => gpu.call(|driver| pending.iter().try_for_each(|launch| launch.start(driver, stream))),
+            Some(graph) => {
+                *last = Last::Other;
+                graph.start(&pending, stream).inspect_err(|_| kind.graph = None)
+            }
+            None => gpu.call(|driver| pending.iter().try_for_each(|launch| launch.start(driver, stream, last))),
         }
     }
 }

@@ -28,8 +28,21 @@ pub fn set_memory_source(source: Box<dyn MemorySource>) {
     let _ = SOURCE.set(source);
 }
 
+/// Returns true if a framework gives memory.
+pub(super) fn is_lent() -> bool {
+    SOURCE.get().is_some()
+}
+
+/// Describes a failed allocation.
+pub(super) fn no_memory(error: &CudaError) -> AllocError {
+    match error.is_out_of_memory() {
+        true => AllocError::Device,
+        false => AllocError::Driver(error.summary),
+    }
+}
+
 impl Gpu {
-    /// Allocates memory of the GPU, at a multiple of 256 bytes.
+    /// Allocates memory of the GPU that any stream may use, at a multiple of 256 bytes.
     pub(super) fn alloc(&self, bytes: usize) -> Result<CUdeviceptr, AllocError> {
         if bytes > isize::MAX as usize {
             return Err(AllocError::Size);
@@ -48,11 +61,13 @@ impl Gpu {
         }
         let mut at = 0;
         // SAFETY: writes one address.
-        let made = self.call(|driver| unsafe { driver.alloc(&mut at, bytes) });
-        made.map(|()| at).map_err(|error: CudaError| match error.is_out_of_memory() {
-            true => AllocError::Device,
-            false => AllocError::Driver(error.summary),
-        })
+        let mut made = || self.call(|driver| unsafe { driver.alloc(&mut at, bytes) });
+        let first = made();
+        let made = match &first {
+            Err(error) if error.is_out_of_memory() && self.trim_pool() => made(),
+            _ => first,
+        };
+        made.map(|()| at).map_err(|error| no_memory(&error))
     }
 
     /// Frees memory, once everything that was launched before has ended.

@@ -3,8 +3,10 @@
 //!
 //! The parts: [`driver`] finds the driver's functions, [`context`] holds the context of a GPU,
 //! [`ptx`] and [`kernels`] load code, which the [`assembler`] makes of PTX if the machine has one,
-//! [`queue`] launches it, [`graphs`] joins launches, [`report`] has what assertions say,
-//! [`cublas_lt`] and [`cudnn`] compute matmuls and convolutions by libraries.
+//! [`queue`] launches it, [`graphs`] joins launches, [`overlap`] lets one begin while another runs,
+//! [`pinned`] copies through pinned memory, [`memory`] and [`stream_memory`] allocate, [`report`]
+//! has what assertions say, [`cublas_lt`] and [`cudnn`] compute matmuls and convolutions by
+//! libraries.
 
 pub mod assembler;
 mod context;
@@ -16,10 +18,13 @@ mod find_library;
 mod graphs;
 mod kernels;
 mod memory;
+mod overlap;
+mod pinned;
 mod ptx;
 mod queue;
 mod report;
 mod shared_library;
+mod stream_memory;
 
 pub use driver::CudaError;
 pub use memory::{MemorySource, set_memory_source};
@@ -46,7 +51,8 @@ pub fn set_package_folders(folders: Vec<PathBuf>) {
     *PACKAGES.lock().unwrap_or_else(PoisonError::into_inner) = folders;
 }
 
-fn package_folders() -> Vec<PathBuf> {
+/// Returns the folders that [`set_package_folders`] has set.
+pub fn package_folders() -> Vec<PathBuf> {
     PACKAGES.lock().unwrap_or_else(PoisonError::into_inner).clone()
 }
 

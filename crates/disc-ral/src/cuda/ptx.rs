@@ -14,6 +14,8 @@ pub(super) struct KernelPtx {
     pub(super) parameters: usize,
     /// A launch says how many bytes its blocks share.
     pub(super) is_sized_at_launch: bool,
+    /// It waits for the launch before itself, so that it may begin while that one runs.
+    pub(super) waits: bool,
 }
 
 impl KernelPtx {
@@ -27,6 +29,8 @@ impl KernelPtx {
 
 /// The name of the shared memory that a launch sizes.
 const LAUNCH_SHARED: &str = "disc_shared";
+/// The instruction that waits until the launch before has ended.
+const WAIT: &str = "griddepcontrol.wait;";
 /// Starts a line of a kernel's own text, in front of its entry.
 const SOURCE: &str = "//|";
 
@@ -71,6 +75,8 @@ fn alone(header: &str, entry: &Item<'_>, others: &[&Item<'_>]) -> KernelPtx {
         name: entry.name.to_owned(),
         text,
         parameters: entry.parameters,
+        // disc-llvm puts it in front of everything else that a kernel does.
+        waits: entry.text.lines().any(|line| line.trim() == WAIT),
         is_sized_at_launch: kept.clone().any(|item| item.name == LAUNCH_SHARED),
     }
 }
@@ -209,6 +215,15 @@ mod tests {
             assert_eq!(second.text.matches(part).count(), 1, "{part} in {}", second.text);
         }
         assert!(!second.text.contains(".entry k0("), "{}", second.text);
+    }
+
+    #[test]
+    fn a_kernel_that_waits_is_known() {
+        let waits = |text: &str| split(text).unwrap().iter().map(|kernel| kernel.waits).collect::<Vec<_>>();
+        assert_eq!(waits(MODULE), [false, false]);
+        assert_eq!(waits(&MODULE.replace("\tmov.b64", "\tgriddepcontrol.wait;\n\tmov.b64")), [false, true]);
+        // A kernel's own text is a comment.
+        assert_eq!(waits(&MODULE.replace("//|}", "//|griddepcontrol.wait;\n//|}")), [false, false]);
     }
 
     #[test]

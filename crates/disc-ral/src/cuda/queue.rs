@@ -2,7 +2,7 @@
 //!
 //! Invariants:
 //! - a launch waits for nothing, and may be left pending until the call ends (`graphs`); `sync`,
-//!   `download` and `upload` wait for the stream;
+//!   `download` and `fetch` wait for the stream, `upload` does where it has no pinned memory;
 //! - a stream that the queue is moved to begins behind everything that the queue has launched;
 //! - a library's matmul or convolution is in the stream as a launch is;
 //! - an assertion that failed is reported once: by whichever call waits first, or by the next one.
@@ -13,10 +13,14 @@ use super::{
     driver::CudaError,
     graphs::{Graphs, Ready},
     kernels::{CudaKernel, CudaKernels, Loaded},
-    report::Report,
+    memory,
+    overlap::{self, Last},
+    pinned::Pinned,
+    report::{Report, SCALARS},
+    stream_memory::{KeptMemory, StreamMemory},
 };
 use crate::{
-    device::{GridCall, Kernels, LaunchFailure, Queue},
+    device::{GridCall, Kernels, LaunchFailure, Queue, QueueMemory},
     error::AllocError,
 };
 use cudarc::driver::sys::{CUdeviceptr, CUevent, CUstream};
@@ -51,11 +55,16 @@ struct Opened {
     /// Orders streams.
     event: CUevent,
     report: Report,
-    /// Memory of the threads of persistent kernels, and its bytes.
-    scratch: (CUdeviceptr, usize),
+    /// Allocates in the order of the stream, if the GPU has a pool.
+    memory: Option<Arc<StreamMemory>>,
+    /// Memory of the threads of persistent kernels.
+    scratch: Option<KeptMemory>,
     graphs: Graphs,
-    /// Memory that libraries work in, and its bytes.
-    workspace: (CUdeviceptr, usize),
+    /// The last op of the stream, pending launches aside.
+    last: Last,
+    pinned: Pinned,
+    /// Memory that libraries work in.
+    workspace: Option<KeptMemory>,
 }
 
 impl CudaQueue {
@@ -93,8 +102,21 @@ impl Opened {
                 made
             }
         })?;
-        let graphs = Graphs::default();
-        Ok(Self { gpu: Arc::clone(gpu), own, stream: own, event, report, scratch: (0, 0), graphs, workspace: (0, 0) })
+        let (graphs, pinned) = (Graphs::default(), Pinned::new(gpu));
+        let (gpu, memory) = (Arc::clone(gpu), StreamMemory::new(gpu, own, event));
+        Ok(Self {
+            gpu,
+            own,
+            stream: own,
+            event,
+            report,
+            memory,
+            scratch: None,
+            graphs,
+            last: Last::Other,
+            pinned,
+            workspace: None,
+        })
     }
 
     /// Lets later launches go to another stream.
@@ -106,21 +128,112 @@ impl Opened {
                 driver.wait_for_event(stream, self.event, 0)
             }
         })?;
-        self.stream = stream;
+        (self.stream, self.last) = (stream, Last::Other);
+        if let Some(memory) = &self.memory {
+            memory.move_to(stream);
+        }
         Ok(())
     }
 
     /// Makes launches that are pending: something runs behind them.
     fn flush(&mut self) -> Result<(), LaunchFailure> {
-        self.graphs.flush(&self.gpu, self.stream).map_err(failed)
+        self.graphs.flush(&self.gpu, self.stream, &mut self.last).map_err(failed)
+    }
+
+    /// Makes launches that are pending, behind which something comes that is no launch.
+    fn flush_for_other(&mut self) -> Result<(), LaunchFailure> {
+        let flushed = self.flush();
+        self.last = Last::Other;
+        flushed
     }
 
     /// Waits for everything launched. Returns the failure of an assertion.
     fn wait(&mut self) -> Result<(), LaunchFailure> {
         self.flush()?;
-        // SAFETY: a stream of the queue, or of the caller.
-        self.gpu.call(|driver| unsafe { driver.synchronize_stream(self.stream) }).map_err(failed)?;
+        self.synchronize()?;
         self.report.take().map_or(Ok(()), |fault| Err(LaunchFailure::Fault(fault)))
+    }
+
+    /// Waits for the stream.
+    fn synchronize(&mut self) -> Result<(), LaunchFailure> {
+        // SAFETY: a stream of the queue, or of the caller.
+        let waited = self.gpu.call(|driver| unsafe { driver.synchronize_stream(self.stream) });
+        match &waited {
+            Ok(()) => self.pinned.waited(),
+            Err(_) => self.pinned.give_up(),
+        }
+        waited.map_err(failed)
+    }
+
+    /// Copies to the device.
+    ///
+    /// # Safety
+    /// Both ranges are valid for `bytes`.
+    unsafe fn upload(&mut self, to: CUdeviceptr, from: *const u8, bytes: usize) -> Result<(), LaunchFailure> {
+        self.flush_for_other()?;
+        // SAFETY: the caller's ranges.
+        if unsafe { self.pinned.upload(to, from, bytes, self.stream) }.map_err(failed)? {
+            return Ok(());
+        }
+        // SAFETY: as above.
+        self.gpu.call(|driver| unsafe { driver.upload(to, from.cast(), bytes, self.stream) }).map_err(failed)?;
+        // The driver reads memory that the caller has pinned later.
+        self.synchronize()
+    }
+
+    /// Copies from the device, and waits for it.
+    ///
+    /// # Safety
+    /// Both ranges are valid for `bytes`.
+    unsafe fn download(&mut self, to: *mut u8, from: CUdeviceptr, bytes: usize) -> Result<(), LaunchFailure> {
+        self.flush_for_other()?;
+        // SAFETY: the caller's ranges.
+        match unsafe { self.pinned.download(to, from, bytes, self.stream) } {
+            Ok(Some(last)) => {
+                self.wait()?;
+                // SAFETY: the stream has been waited for.
+                unsafe { last.land() };
+                Ok(())
+            }
+            Ok(None) => {
+                let stream = self.stream;
+                // SAFETY: as above, the host's until the stream has ended.
+                self.gpu.call(|driver| unsafe { driver.download(to.cast(), from, bytes, stream) }).map_err(failed)?;
+                self.wait()
+            }
+            Err(error) => {
+                // Parts that are under way end before the blocks are used again.
+                let _ = self.synchronize();
+                Err(failed(error))
+            }
+        }
+    }
+
+    /// Copies scalars from the device, and waits for all of them at once.
+    ///
+    /// # Safety
+    /// The words are addresses of scalars of these bytes, at most 8.
+    unsafe fn fetch(&mut self, words: &mut [u64], sizes: &[i64]) -> Result<(), LaunchFailure> {
+        self.flush_for_other()?;
+        for (words, sizes) in words.chunks_mut(SCALARS).zip(sizes.chunks(SCALARS)) {
+            let (report, stream) = (&self.report, self.stream);
+            let copied = self.gpu.call(|driver| {
+                (0..).zip(&*words).zip(sizes).try_for_each(|((number, &from), &bytes)| {
+                    // SAFETY: the caller's scalars; the report has room for as many.
+                    unsafe { driver.download(report.scalar(number).cast(), from, bytes as usize, stream) }
+                })
+            });
+            copied.map_err(failed)?;
+            self.wait()?;
+            for ((number, word), &bytes) in (0..).zip(words).zip(sizes) {
+                // SAFETY: a word of the report.
+                let found = unsafe { self.report.scalar(number).read_volatile() }.to_le_bytes();
+                let mut value = [0; 8];
+                value[..bytes as usize].copy_from_slice(&found[..bytes as usize]);
+                *word = u64::from_le_bytes(value);
+            }
+        }
+        Ok(())
     }
 
     fn launch(&mut self, kernels: &CudaKernels, launch: &GridCall<'_>) -> Result<(), LaunchFailure> {
@@ -159,10 +272,14 @@ impl Opened {
         if added % 2 == 1 {
             words.push(self.report.address);
         }
-        let ready = Ready { loaded, blocks: blocks as u32, threads: grid.threads, shared: shared as u32, words };
-        let stream = self.stream;
+        let waits = kernel.ptx.waits && self.gpu.has_launch_attributes && overlap::is_wanted();
+        let ready = Ready { loaded, blocks: blocks as u32, threads: grid.threads, shared: shared as u32, words, waits };
+        if self.memory.as_ref().is_some_and(|memory| memory.take_ops()) {
+            self.last = Last::Other;
+        }
+        let (stream, last) = (self.stream, &mut self.last);
         match self.graphs.keep(ready) {
-            Some(ready) => self.gpu.call(|driver| ready.start(driver, stream)).map_err(failed),
+            Some(ready) => self.gpu.call(|driver| ready.start(driver, stream, last)).map_err(failed),
             None => Ok(()),
         }
     }
@@ -185,13 +302,20 @@ impl Opened {
     /// Returns memory for the threads of a launch, which later launches of the queue use too.
     fn task_memory(&mut self, bytes: i64) -> Result<CUdeviceptr, LaunchFailure> {
         let needed = usize::try_from(bytes).unwrap_or(usize::MAX);
-        if self.scratch.1 < needed {
-            self.flush()?;
-            free(&self.gpu, &mut self.scratch);
-            let at = self.gpu.alloc(needed).map_err(|cause| LaunchFailure::Scratch { bytes, cause })?;
-            self.scratch = (at, needed);
+        if let Some(scratch) = self.scratch.as_ref().filter(|scratch| scratch.bytes >= needed) {
+            return Ok(scratch.at);
         }
-        Ok(self.scratch.0)
+        self.flush_for_other()?;
+        self.scratch = None;
+        let made = KeptMemory::new(&self.gpu, self.ordered_memory(), needed);
+        let made = made.map_err(|cause| LaunchFailure::Scratch { bytes, cause })?;
+        Ok(self.scratch.insert(made).at)
+    }
+
+    /// Returns the memory in the order of the stream: none where a framework gives memory, or where
+    /// launches become a graph of the caller's.
+    fn ordered_memory(&self) -> Option<Arc<StreamMemory>> {
+        self.memory.clone().filter(|memory| !memory::is_lent() && !memory.is_captured())
     }
 
     /// Offers a matmul to cuBLASLt. Returns true if it is in the stream.
@@ -215,14 +339,15 @@ impl Opened {
     /// Returns memory for a library to work in, and its bytes, once all launches before are in the
     /// stream; `None` if there is not as much.
     fn workspace(&mut self, needed: usize) -> Result<Option<(CUdeviceptr, usize)>, LaunchFailure> {
-        self.flush()?;
-        if self.workspace.1 < needed {
-            free(&self.gpu, &mut self.workspace);
+        self.flush_for_other()?;
+        let held = |this: &Self| this.workspace.as_ref().map_or((0, 0), |workspace| (workspace.at, workspace.bytes));
+        if held(self).1 < needed {
+            self.workspace = None;
             // Another algorithm would need less, and round otherwise: kernels have the rest.
-            let Ok(at) = self.gpu.alloc(needed) else { return Ok(None) };
-            self.workspace = (at, needed);
+            let Ok(made) = KeptMemory::new(&self.gpu, self.ordered_memory(), needed) else { return Ok(None) };
+            self.workspace = Some(made);
         }
-        Ok(Some(self.workspace))
+        Ok(Some(held(self)))
     }
 }
 
@@ -230,8 +355,10 @@ impl Drop for Opened {
     fn drop(&mut self) {
         // The report and the memory of threads may be in use by what still runs.
         let _ = self.wait();
-        free(&self.gpu, &mut self.scratch);
-        free(&self.gpu, &mut self.workspace);
+        (self.scratch, self.workspace) = (None, None);
+        if let Some(memory) = &self.memory {
+            memory.close();
+        }
         let (event, own) = (self.event, self.own);
         // SAFETY: handles of this queue, which has waited.
         let _ = self.gpu.call(|driver| unsafe {
@@ -247,7 +374,7 @@ impl Queue for CudaQueue {
             return Ok(());
         }
         let opened = self.opened()?;
-        opened.flush()?;
+        opened.flush_for_other()?;
         let Opened { gpu, stream, .. } = opened;
         // SAFETY: the caller's ranges.
         gpu.call(|driver| unsafe { driver.copy(address(to), address(from), bytes, *stream) }).map_err(failed)
@@ -267,33 +394,26 @@ impl Queue for CudaQueue {
         self.opened()?.library_convolution(convolution)
     }
 
-    /// Waits, so that the caller may change its memory: the driver reads pinned memory later.
     unsafe fn upload(&mut self, to: *mut u8, from: *const u8, bytes: usize) -> Result<(), LaunchFailure> {
-        if bytes == 0 {
-            return Ok(());
-        }
-        let opened = self.opened()?;
-        opened.flush()?;
-        let Opened { gpu, stream, .. } = opened;
-        let copied = gpu.call(|driver| {
+        match bytes {
+            0 => Ok(()),
             // SAFETY: the caller's ranges.
-            unsafe {
-                driver.upload(address(to), from.cast(), bytes, *stream)?;
-                driver.synchronize_stream(*stream)
-            }
-        });
-        copied.map_err(failed)
+            _ => unsafe { self.opened()?.upload(address(to), from, bytes) },
+        }
     }
 
     unsafe fn download(&mut self, to: *mut u8, from: *const u8, bytes: usize) -> Result<(), LaunchFailure> {
         let opened = self.opened()?;
-        opened.flush()?;
-        if bytes > 0 {
-            let stream = opened.stream;
-            // SAFETY: the caller's ranges, the host's until the stream has ended.
-            opened.gpu.call(|driver| unsafe { driver.download(to.cast(), address(from), bytes, stream) }).map_err(failed)?;
+        match bytes {
+            0 => opened.wait(),
+            // SAFETY: the caller's ranges.
+            _ => unsafe { opened.download(to, address(from), bytes) },
         }
-        opened.wait()
+    }
+
+    unsafe fn fetch(&mut self, words: &mut [u64], sizes: &[i64]) -> Result<(), LaunchFailure> {
+        // SAFETY: the caller's scalars.
+        unsafe { self.opened()?.fetch(words, sizes) }
     }
 
     fn sync(&mut self) -> Result<(), LaunchFailure> {
@@ -305,6 +425,8 @@ impl Queue for CudaQueue {
         if opened.report.has_failure() {
             opened.wait()?;
         }
+        // Since the last call others may have used the stream.
+        opened.last = Last::Other;
         if graphs_are_wanted() {
             opened.graphs.begin(kind);
         }
@@ -313,13 +435,14 @@ impl Queue for CudaQueue {
 
     fn finish(&mut self) -> Result<(), LaunchFailure> {
         match &mut self.opened {
-            Some(opened) => opened.graphs.finish(&opened.gpu, opened.stream).map_err(failed),
+            Some(opened) => opened.graphs.finish(&opened.gpu, opened.stream, &mut opened.last).map_err(failed),
             None => Ok(()),
         }
     }
 
     fn flush(&mut self) -> Result<(), LaunchFailure> {
-        self.opened.as_mut().map_or(Ok(()), Opened::flush)
+        // Memory may be allocated or freed behind it.
+        self.opened.as_mut().map_or(Ok(()), Opened::flush_for_other)
     }
 
     fn use_stream(&mut self, stream: Option<usize>) {
@@ -327,15 +450,15 @@ impl Queue for CudaQueue {
     }
 
     fn scratch_bytes(&self) -> usize {
-        self.opened.as_ref().map_or(0, |opened| opened.scratch.1 + opened.workspace.1)
+        let bytes = |memory: &Option<KeptMemory>| memory.as_ref().map_or(0, |memory| memory.bytes);
+        self.opened.as_ref().map_or(0, |opened| bytes(&opened.scratch) + bytes(&opened.workspace))
     }
-}
 
-/// Frees memory, which is none from now on.
-fn free(gpu: &Gpu, memory: &mut (CUdeviceptr, usize)) {
-    let (at, bytes) = std::mem::take(memory);
-    if bytes > 0 {
-        gpu.free(at);
+    fn memory(&mut self) -> Result<Option<Arc<dyn QueueMemory>>, LaunchFailure> {
+        if memory::is_lent() {
+            return Ok(None);
+        }
+        Ok(self.opened()?.ordered_memory().map(|memory| memory as Arc<dyn QueueMemory>))
     }
 }
 

@@ -1,5 +1,5 @@
 //! Holds the words that a failed assertion of a kernel writes, in memory of the host that kernels
-//! reach: to look at them needs no copy.
+//! reach: to look at them needs no copy. Scalars that the host fetches have room behind them.
 
 use super::{context::Gpu, context::MAPPED, driver::CudaError};
 use crate::device::Fault;
@@ -8,6 +8,8 @@ use std::{ptr, sync::Arc};
 
 /// The site of the first failure, 0 without one, and its values.
 const WORDS: usize = 1 + KERNEL_VALUES;
+/// Scalars that are fetched at once.
+pub(super) const SCALARS: usize = 32;
 
 /// The report of one queue.
 pub(super) struct Report {
@@ -26,7 +28,7 @@ impl Report {
         gpu.call(|driver| {
             // SAFETY: each writes one address.
             unsafe {
-                driver.alloc_host(&mut at, WORDS * 8, MAPPED)?;
+                driver.alloc_host(&mut at, (WORDS + SCALARS) * 8, MAPPED)?;
                 let found = driver.address_of_host(&mut address, at, 0);
                 if found.is_err() {
                     // What failed is reported, not this.
@@ -45,6 +47,13 @@ impl Report {
             // SAFETY: memory of the report; kernels may write to it at the same time.
             unsafe { self.words.add(word).write_volatile(0) };
         });
+    }
+
+    /// Returns the address of a word that a scalar may be copied to; `number` is less than
+    /// [`SCALARS`].
+    pub(super) fn scalar(&self, number: usize) -> *mut u64 {
+        debug_assert!(number < SCALARS, "the room has an end");
+        self.words.wrapping_add(WORDS + number)
     }
 
     /// Returns true if a kernel has failed.

@@ -10,7 +10,7 @@ fn every_function_may_fail_and_the_next_call_works() {
     let driver = driver();
     // What is freed has no failure that anybody could act on; some functions serve that too.
     const QUIET: [&str; 8] = [
-        "cuMemFree_v2",
+        "cuMemFreeAsync",
         "cuMemFreeHost",
         "cuStreamDestroy_v2",
         "cuEventDestroy_v2",
@@ -70,7 +70,7 @@ fn a_device_without_memory_says_so() {
     let (text, added) = new_program();
     let executable = load(&text, "cuda:0").unwrap();
     let mut session = new_session(0);
-    driver.fake.fail("cuMemAlloc_v2", 0, 2);
+    driver.fake.fail("cuMemAllocFromPoolAsync", 0, 2);
     let error = run(&executable, &mut session, &[1.0]).unwrap_err();
     assert_eq!(&*error.code(), "E0605", "{error}");
     assert!(error.to_string().contains("the device is out of memory"), "{error}");

@@ -7,4 +7,7 @@ mod failures;
 #[path = "../fake_cuda/mod.rs"]
 mod fake_cuda;
 mod graphs;
+mod overlap;
+mod pinned;
+mod pools;
 mod start;

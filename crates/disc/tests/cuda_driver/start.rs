@@ -33,21 +33,31 @@ fn a_driver_without_devices_has_none() {
     assert!(refusal().ends_with("(the CUDA driver finds no such GPU)"), "{}", refusal());
 }
 
+/// Runs a test in a process whose driver lacks a function.
+pub(crate) fn in_child_without(function: &str, test: &str) {
+    in_child_lacking(function, test, &[]);
+}
+
+/// Does the same, with variables of the environment.
+pub(crate) fn in_child_lacking(function: &str, test: &str, variables: &[(&str, &str)]) {
+    let folder = std::env::temp_dir().join(format!("disc-cuda-{}-{function}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let lacking = folder.join("libcuda.so.1");
+    let mut bytes = std::fs::read(fake_cuda::path()).unwrap();
+    let name = format!("\0{function}\0").into_bytes();
+    let found: Vec<usize> = bytes.windows(name.len()).enumerate().filter(|(_, part)| *part == name).map(|(at, _)| at).collect();
+    assert!(!found.is_empty());
+    // Another name of the same length.
+    found.into_iter().for_each(|at| bytes[at + name.len() - 2] = b'?');
+    std::fs::write(&lacking, bytes).unwrap();
+    in_child(test, &[variables, &[(fake_cuda::PATH, lacking.to_str().unwrap())]].concat());
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
 #[test]
 fn a_driver_that_lacks_a_function_is_an_error() {
     if !is_child() {
-        let folder = std::env::temp_dir().join(format!("disc-cuda-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).unwrap();
-        let lacking = folder.join("libcuda.so.1");
-        let mut bytes = std::fs::read(fake_cuda::path()).unwrap();
-        let (name, other) = (b"\0cuLaunchKernel\0", b"\0cuLaunchKernex\0");
-        let found: Vec<usize> =
-            bytes.windows(name.len()).enumerate().filter(|(_, part)| part == name).map(|(at, _)| at).collect();
-        assert!(!found.is_empty());
-        found.into_iter().for_each(|at| bytes[at..at + name.len()].copy_from_slice(other));
-        std::fs::write(&lacking, bytes).unwrap();
-        in_child("start::a_driver_that_lacks_a_function_is_an_error", &[(fake_cuda::PATH, lacking.to_str().unwrap())]);
-        return std::fs::remove_dir_all(&folder).unwrap();
+        return in_child_without("cuLaunchKernel", "start::a_driver_that_lacks_a_function_is_an_error");
     }
     let _driver = driver();
     let expected = "(cuLaunchKernel: the driver of this machine does not have this function)";

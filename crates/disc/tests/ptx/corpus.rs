@@ -1,5 +1,6 @@
 //! Assembles the programs of the corpus, and looks at their machine code.
 use crate::{
+    launches,
     machine_code::disassemble,
     program::{Kernels, divides_wide_integers, is_fast, is_for_cpus, needs_ampere},
     registers::Table,
@@ -57,6 +58,7 @@ impl Case {
         if has_tiles && self.chip != "sm_70" && !kernels.ptx.contains("mma.sync") {
             return Err("no product of tiles".into());
         }
+        launches::check(&kernels.ptx, self.chip)?;
         let Some(ptxas) = tools.ptxas(self.chip) else { return Ok(()) };
         let file = self.folder.join(format!("{}-{}.ptx", self.name.replace('/', "-"), self.chip));
         let cubin = file.with_extension("cubin");
@@ -95,6 +97,9 @@ impl Case {
         }
         let mut wrong = Vec::new();
         for code in all {
+            if !code.waits_first() {
+                wrong.push(format!("{}: memory is accessed before the launches before have ended", code.kernel));
+            }
             let (is, was) = (code.count("BAR.SYNC"), kernels.barriers(&code.kernel));
             if is != was {
                 wrong.push(format!("{}: {was} barriers became {is}", code.kernel));

@@ -16,6 +16,18 @@ impl MachineCode {
         self.instructions.iter().filter(begins).count()
     }
 
+    /// Returns true if the kernel waits for the launches before in front of each access of memory
+    /// that they may access.
+    pub(crate) fn waits_first(&self) -> bool {
+        let first = |names: &[&str]| {
+            let begins = |instruction: &String| names.iter().any(|name| instruction.starts_with(name));
+            self.instructions.iter().position(begins).unwrap_or(usize::MAX)
+        };
+        // Loads of parameters are `LDC`.
+        let access = first(&["LDG", "STG", "LD.", "ST.", "ATOM", "RED", "LDGSTS", "UBLK", "CALL", "LDL", "STL"]);
+        first(&["ACQBULK"]) < access
+    }
+
     /// Returns the calls of routines whose name holds a text.
     pub(crate) fn calls(&self, text: &str) -> Vec<&String> {
         self.instructions.iter().filter(|line| line.starts_with("CALL") && line.contains(text)).collect()

@@ -4,6 +4,7 @@
 mod assembling;
 mod corpus;
 mod instructions;
+mod launches;
 mod machine_code;
 mod program;
 mod registers;
@@ -57,9 +58,12 @@ fn main() -> ExitCode {
     }
     let programs = disc_filetests::corpus(&root().join("filetests/run"));
     let mut trials = corpus::trials(&programs, &tools, &table, &folder);
-    for (name, check) in
-        [("statistics", statistics::check as fn() -> _), ("registers", registers::check), ("code", machine_code::check)]
-    {
+    for (name, check) in [
+        ("statistics", statistics::check as fn() -> _),
+        ("registers", registers::check),
+        ("code", machine_code::check),
+        ("launches", launches::check_itself),
+    ] {
         trials.push(Trial::test(format!("reading/{name}"), move || Ok(check()?)));
     }
     trials.extend(assembling::trials(&tools, &folder));
