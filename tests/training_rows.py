@@ -7,7 +7,6 @@ parameters of a module, whose sizes do not change: weights of convolutions.
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -343,9 +342,10 @@ def _windows() -> list[Row]:
 
 def _grids() -> list[Row]:
     """Grids that leave the image."""
-    forms = itertools.product(
-        ("bilinear", "nearest", "bicubic"), ("zeros", "border", "reflection"), (False, True)
-    )
+    paddings = ("zeros", "border", "reflection")
+    forms = [("bilinear", padding, corners) for padding in paddings for corners in (False, True)]
+    forms += [("bicubic", padding, False) for padding in paddings]
+    forms.append(("nearest", "zeros", False))
     return [
         Row(
             f"grid_sample {mode} {padding}{' of corners' * corners}",
