@@ -226,6 +226,12 @@ def _norms() -> list[Row]:
         Row("instance_norm", F.instance_norm, _of(randn, 3, 5)),
         Row("batch_norm", batch_norm(True), lambda n: scale(n + 2, 6, 4)),
         Row("batch_norm of evaluation", batch_norm(False), lambda n: scale(n, 6, 4)),
+        Row("weight_norm", torch._weight_norm, lambda n: [randn(n, 3, 5), above(0.5)(n, 1, 1)]),
+        Row(
+            "weight_norm of the last axis",
+            lambda v, g: torch._weight_norm(v, g, 2),
+            lambda n: [randn(4, 3, n), above(0.5)(1, 1, n)],
+        ),
         Row("local_response_norm", lambda x: F.local_response_norm(x, 2), _of(randn, 4, 5)),
     ]
 

@@ -122,6 +122,17 @@ def _replication_pad_backward(grad, x, padding):
     return grad
 
 
+# Norms.
+
+
+def _weight_norm_backward(grad, v, g, norms, dim):
+    """Of the directions ``v`` and the lengths ``g``, whose axes but ``dim`` have size 1."""
+    norms = norms.view(g.shape).to(v.dtype)
+    others = [axis for axis in range(v.dim()) if axis != dim % v.dim()]
+    along = (grad * v).sum(others, keepdim=True) / norms
+    return (grad - v * (along / norms)) * (g / norms), along
+
+
 # Distances.
 
 
@@ -187,6 +198,7 @@ OWN = {
     aten._cdist_backward.default: _cdist_backward,
     aten._pdist_backward.default: _pdist_backward,
     aten._trilinear.default: _trilinear,
+    aten._weight_norm_interface_backward.default: _weight_norm_backward,
     **embedding_bags.OWN,
     **grid_sample.OWN,
 }
