@@ -202,6 +202,7 @@ def _products() -> list[Row]:
             lambda n: [*heads(n, 7), randn(5, 7)],
         ),
         Row("bilinear", F.bilinear, lambda n: [randn(n, 3), randn(n, 4), randn(6, 3, 4), randn(6)]),
+        Row("fft", _spectrum, lambda n: [randn(n, 5, 8)]),
         Row("cdist", torch.cdist, lambda n: [randn(n, 6), randn(4, 6)]),
         *[
             Row(f"pdist {p}", lambda x, p=p: F.pdist(x, p), lambda n: [randn(n + 1, 6)])
@@ -210,6 +211,12 @@ def _products() -> list[Row]:
         Row("pairwise_distance", F.pairwise_distance, lambda n: [randn(n, 6), randn(n, 6)]),
         Row("cosine_similarity", F.cosine_similarity, lambda n: [randn(n, 6), randn(n, 6)]),
     ]
+
+
+def _spectrum(x):
+    # There is none of half precision.
+    wide = x.to(torch.promote_types(x.dtype, torch.float32))
+    return torch.fft.fftn(wide, dim=(1, 2)).real
 
 
 def _norms() -> list[Row]:
