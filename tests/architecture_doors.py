@@ -174,7 +174,12 @@ def _widened(x):
     return x.repeat([2 if size == 1 else 1 for size in x.shape]) if isinstance(x, torch.Tensor) else x
 
 
-def by_compile(architecture: Architecture, dynamic: bool | None = True, as_they_are: bool = False) -> dict:
+def by_compile(
+    architecture: Architecture,
+    dynamic: bool | None = True,
+    as_they_are: bool = False,
+    outcome: Callable[[torch.nn.Module, dict], Outcome] = outcome,
+) -> dict:
     """Compiles a model as dynamo asks, beside dynamo with a backend that compiles nothing.
 
     A call that differs from eager mode as it does with that backend is dynamo's affair. The
@@ -238,6 +243,39 @@ def _row_of_compile(report: dict, counts: dict, faults: list, longest: float) ->
     return row
 
 
+# Training.
+
+
+def step(module: torch.nn.Module, call: dict) -> Outcome:
+    """Calls a module and differentiates a weighted sum of its results: the results, the names of
+    the parameters that have gradients, and all gradients in a row.
+    """
+    torch.manual_seed(1)
+    module.zero_grad()
+    try:
+        result = module(**call)
+        _loss(result).backward()
+    except Exception as error:
+        return Outcome(error=error)
+    gradients = {
+        name.removeprefix("_orig_mod."): weight.grad.flatten()
+        for name, weight in module.named_parameters()
+        if weight.grad is not None
+    }
+    # A gradient that is zero but for rounding is compared beside the greatest one.
+    return Outcome((pytree.tree_map(_detached, result), list(gradients), torch.cat(list(gradients.values()))))
+
+
+def _loss(result) -> torch.Tensor:
+    floating = [x for x in pytree.tree_leaves(result) if isinstance(x, torch.Tensor) and x.requires_grad]
+    parts = [(x.flatten() * torch.linspace(-1, 1, x.numel())).sum() / x.numel() ** 0.5 for x in floating]
+    return torch.stack(parts).sum()
+
+
+def _detached(x):
+    return x.detach() if isinstance(x, torch.Tensor) else x
+
+
 @dataclass(frozen=True)
 class Door:
     """A way to compile a model, and what its page says."""
@@ -296,5 +334,14 @@ DOORS = {
         _COMPILE,
         tried=functools.partial(by_compile, dynamic=None),
         about=('The models are called through `torch.compile(model, backend="disc")`.',),
+    ),
+    "train": replace(
+        _COMPILE,
+        tried=functools.partial(by_compile, outcome=step),
+        title="Training through torch.compile",
+        about=(
+            *_COMPILE.about,
+            "Each call is followed by a backward pass; all gradients are compared, beside the greatest one.",
+        ),
     ),
 }

@@ -43,6 +43,18 @@ def test_graphs_are_counted_beside_those_of_dynamo(kind, graphs):
     assert (row["graphs"], row["graphs_of_dynamo"]) == (graphs, graphs)
 
 
+def test_gradients_are_compared():
+    torch._dynamo.reset()
+    row = architecture_doors.DOORS["train"].tried(_architecture(Scaled))
+    assert (row["kind"], row["served"], row["coverage"], row["faults"]) == ("whole", 3, 1.0, [])
+    module, call = Scaled(), {"x": torch.randn(2, 3, 4)}
+    expected = architecture_doors.step(module, call)
+    module.up.bias.register_hook(lambda gradient: gradient * 1.1)
+    assert difference(architecture_doors.step(module, call), expected)[0] == "wrong"
+    module.up.bias.requires_grad_(False)
+    assert difference(architecture_doors.step(module, call), expected)[0] == "wrong"
+
+
 def test_differences_are_seen():
     one = Outcome((torch.ones(2), 3))
     assert difference(Outcome((torch.ones(2), 3)), one) is None

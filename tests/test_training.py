@@ -336,21 +336,72 @@ def test_a_backward_part_that_cannot_be_compiled_is_torchs(monkeypatch):
 
 @pytest.mark.fallback
 def test_an_op_without_a_backward_entry_is_torchs():
-    def f(x, grid):
-        return (F.grid_sample(x * 2, grid.tanh(), align_corners=False) * 3).sum()
+    def f(x):
+        return (torch.digamma(x.exp()) * 3).sum()
 
     fast = compiled(f, **FRAMEWORK)
     for rows in (9, 11):
-        given = torch.randn(rows, 3, 5, 6, requires_grad=True), torch.randn(rows, 4, 7, 2, requires_grad=True)
+        x = torch.randn(rows, 5, requires_grad=True)
+        same(torch.autograd.grad(fast(x), x), torch.autograd.grad(f(x), x), rtol=1e-4, atol=1e-4)
+    (row,) = disc.report(fast).to_dict()["fallbacks"]
+    assert row["op"] == "aten.polygamma.default"
+    assert row["part"] == "backward"
+
+
+@pytest.mark.fallback
+def test_bags_that_are_scaled_by_frequency_are_torchs():
+    offsets = torch.tensor([0, 2, 2])
+
+    def f(words, weight):
+        bags = F.embedding_bag(words, weight * 2, offsets, mode="sum", scale_grad_by_freq=True)
+        return bags.square().sum()
+
+    fast = compiled(f, **FRAMEWORK)
+    for rows in (4, 7):
+        words, weight = torch.randint(0, 5, (rows,)), torch.randn(5, 3, requires_grad=True)
+        same(torch.autograd.grad(fast(words, weight), weight), torch.autograd.grad(f(words, weight), weight))
+    left = {row["op"] for row in disc.report(fast).to_dict()["fallbacks"]}
+    assert "aten._embedding_bag_backward.default" in left
+
+
+@pytest.mark.parametrize("experts", [3, 20])
+def test_products_by_experts(experts):
+    pytest.importorskip("transformers.integrations.moe")
+
+    def f(x, weight, ends):
+        return torch.ops.transformers.grouped_mm_fallback(x.tanh(), weight, ends).square().sum()
+
+    fast = compiled(f)
+    for rows in (4 * experts, 5 * experts):
+        x, weight = torch.randn(rows, 6, requires_grad=True), torch.randn(experts, 6, 5, requires_grad=True)
+        ends = torch.randint(0, rows, (experts,)).sort().values
+        # One has no row.
+        ends[1] = ends[0]
+        given = x, weight
         same(
-            torch.autograd.grad(fast(*given), given),
-            torch.autograd.grad(f(*given), given),
+            torch.autograd.grad(fast(*given, ends), given),
+            torch.autograd.grad(f(*given, ends), given),
             rtol=1e-4,
             atol=1e-4,
         )
-    (row,) = disc.report(fast).to_dict()["fallbacks"]
-    assert row["op"] == "aten.grid_sampler_2d_backward.default"
-    assert row["part"] == "backward"
+    assert disc.report(fast).to_dict()["fallbacks"] == []
+
+
+def test_products_by_experts_in_half_precision():
+    def f(x, weight, ends):
+        return torch._grouped_mm(x * 2, weight, ends).float().square().sum()
+
+    fast = compiled(f)
+    for rows in (16, 24):
+        x, weight = (torch.randn(*sizes).bfloat16().requires_grad_() for sizes in ((rows, 8), (3, 8, 16)))
+        ends, given = torch.tensor([5, 8, rows], dtype=torch.int32), (x, weight)
+        same(
+            torch.autograd.grad(fast(*given, ends), given),
+            torch.autograd.grad(f(*given, ends), given),
+            rtol=0.05,
+            atol=0.5,
+        )
+    assert disc.report(fast).to_dict()["fallbacks"] == []
 
 
 @pytest.mark.fallback

@@ -201,10 +201,22 @@ def _products() -> list[Row]:
             lambda q, k, v, m: attend(q, k, v, attn_mask=m),
             lambda n: [*heads(n, 7), randn(5, 7)],
         ),
+        Row("bilinear", F.bilinear, lambda n: [randn(n, 3), randn(n, 4), randn(6, 3, 4), randn(6)]),
+        Row("fft", _spectrum, lambda n: [randn(n, 5, 8)]),
         Row("cdist", torch.cdist, lambda n: [randn(n, 6), randn(4, 6)]),
+        *[
+            Row(f"pdist {p}", lambda x, p=p: F.pdist(x, p), lambda n: [randn(n + 1, 6)])
+            for p in (1.0, 1.5, 2.0, 3.0, math.inf)
+        ],
         Row("pairwise_distance", F.pairwise_distance, lambda n: [randn(n, 6), randn(n, 6)]),
         Row("cosine_similarity", F.cosine_similarity, lambda n: [randn(n, 6), randn(n, 6)]),
     ]
+
+
+def _spectrum(x):
+    # There is none of half precision.
+    wide = x.to(torch.promote_types(x.dtype, torch.float32))
+    return torch.fft.fftn(wide, dim=(1, 2)).real
 
 
 def _norms() -> list[Row]:
@@ -221,6 +233,12 @@ def _norms() -> list[Row]:
         Row("instance_norm", F.instance_norm, _of(randn, 3, 5)),
         Row("batch_norm", batch_norm(True), lambda n: scale(n + 2, 6, 4)),
         Row("batch_norm of evaluation", batch_norm(False), lambda n: scale(n, 6, 4)),
+        Row("weight_norm", torch._weight_norm, lambda n: [randn(n, 3, 5), above(0.5)(n, 1, 1)]),
+        Row(
+            "weight_norm of the last axis",
+            lambda v, g: torch._weight_norm(v, g, 2),
+            lambda n: [randn(4, 3, n), above(0.5)(1, 1, n)],
+        ),
         Row("local_response_norm", lambda x: F.local_response_norm(x, 2), _of(randn, 4, 5)),
     ]
 
@@ -231,7 +249,23 @@ def _embeddings() -> list[Row]:
     return [
         Row("embedding", lambda w: F.embedding(tokens, w), table),
         Row("embedding with a padding row", lambda w: F.embedding(tokens, w, padding_idx=2), table),
+        *_bags(table),
     ]
+
+
+def _bags(table) -> list[Row]:
+    """Three bags, the second of which is empty."""
+
+    def bags(w, *scales, **options):
+        look_ups = torch.arange(w.shape[0] + 2) * 3 % w.shape[0]
+        return F.embedding_bag(
+            look_ups, w, torch.tensor([0, 2, 2]), per_sample_weights=(*scales, None)[0], **options
+        )
+
+    forms = [{"mode": mode, **more} for mode in ("sum", "mean", "max") for more in ({}, {"padding_idx": 0})]
+    rows = [Row(f"embedding_bag {form}", lambda w, form=form: bags(w, **form), table) for form in forms]
+    scaled = lambda w, scales: bags(w, scales, mode="sum")
+    return [*rows, Row("embedding_bag scaled", scaled, lambda n: [*table(n), randn(n + 5)])]
 
 
 def _windows() -> list[Row]:
@@ -316,7 +350,25 @@ def _windows() -> list[Row]:
         )
         for mode in modes
     ]
-    return rows
+    return [*rows, *_grids()]
+
+
+def _grids() -> list[Row]:
+    """Grids that leave the image."""
+    paddings = ("zeros", "border", "reflection")
+    forms = [("bilinear", padding, corners) for padding in paddings for corners in (False, True)]
+    forms += [("bicubic", padding, False) for padding in paddings]
+    forms.append(("nearest", "zeros", False))
+    return [
+        Row(
+            f"grid_sample {mode} {padding}{' of corners' * corners}",
+            lambda x, grid, mode=mode, padding=padding, corners=corners: F.grid_sample(
+                x, grid, mode=mode, padding_mode=padding, align_corners=corners
+            ),
+            lambda n: [randn(n, 3, 5, 6), randn(n, 4, 2, 2)],
+        )
+        for mode, padding, corners in forms
+    ]
 
 
 def _losses() -> list[Row]:

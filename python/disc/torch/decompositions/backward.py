@@ -6,6 +6,9 @@ import math
 
 import torch
 
+from . import embedding_bags, grid_sample
+from .triangles import triu_indices
+
 aten = torch.ops.aten
 
 # Attention.
@@ -119,24 +122,61 @@ def _replication_pad_backward(grad, x, padding):
     return grad
 
 
+# Norms.
+
+
+def _weight_norm_backward(grad, v, g, norms, dim):
+    """Of the directions ``v`` and the lengths ``g``, whose axes but ``dim`` have size 1."""
+    norms = norms.view(g.shape).to(v.dtype)
+    others = [axis for axis in range(v.dim()) if axis != dim % v.dim()]
+    along = (grad * v).sum(others, keepdim=True) / norms
+    return (grad - v * (along / norms)) * (g / norms), along
+
+
 # Distances.
 
 
 def _cdist_backward(grad, x, y, p, distances):
     """Of each pair, the gradient of the distance by the elements of ``x``."""
     difference = x.unsqueeze(-2) - y.unsqueeze(-3)
-    scaled, distance = grad.unsqueeze(-1), distances.unsqueeze(-1)
+    return _of_differences(grad.unsqueeze(-1), difference, distances.unsqueeze(-1), p).sum(-2)
+
+
+def _pdist_backward(grad, x, p, distances):
+    """Of the pairs of rows i < j, row by row: one of the two is moved to, the other away."""
+    i, j = triu_indices(x.shape[0], x.shape[0], 1, device=x.device)
+    difference = x.index_select(0, i) - x.index_select(0, j)
+    parts = _of_differences(grad.unsqueeze(-1), difference, distances.unsqueeze(-1), p)
+    return torch.zeros_like(x).index_add(0, i, parts).index_add(0, j, -parts)
+
+
+def _of_differences(grad, difference, distance, p):
+    """The gradient by the elements of a difference, whose p-norm is ``distance``."""
     if p == 0:
-        return torch.zeros_like(x)
+        return torch.zeros_like(difference)
+    scaled = grad * difference.sign()
     if p == 1:
-        parts = scaled * difference.sign()
-    elif p == math.inf:
-        parts = scaled * difference.sign() * (difference.abs() == distance)
-    else:
-        size = difference.abs()
-        share = difference.sign() * size.pow(p - 1) / distance.pow(p - 1)
-        parts = torch.where(distance == 0, 0.0, scaled * share)
-    return parts.sum(-2)
+        return scaled
+    size = difference.abs()
+    if p == math.inf:
+        return scaled * (size == distance)
+    return torch.where((distance == 0) | (size == 0), 0.0, scaled * (size / distance).pow(p - 1))
+
+
+# Products.
+
+
+def _trilinear(a, b, c, expand1, expand2, expand3, sumdim, unroll_dim=1):
+    """The product of three tensors that miss the axes of ``expand1``, ``expand2`` and ``expand3``,
+    added up over ``sumdim``: two products of matrices.
+    """
+    rank = a.dim() + len(expand1)
+    axes = [[axis for axis in range(rank) if axis not in absent] for absent in (expand1, expand2, expand3)]
+    kept = [axis for axis in range(rank) if axis not in sumdim]
+    # What the third factor and the result lack is added up first.
+    first = [axis for axis in sorted({*axes[0], *axes[1]}) if axis in kept or axis in axes[2]]
+    pair = torch.functional.einsum(a, axes[0], b, axes[1], first)
+    return torch.functional.einsum(pair, first, c, axes[2], kept)
 
 
 def _spread(value, n):
@@ -156,4 +196,9 @@ OWN = {
     aten.replication_pad2d_backward.default: _replication_pad_backward,
     aten.replication_pad3d_backward.default: _replication_pad_backward,
     aten._cdist_backward.default: _cdist_backward,
+    aten._pdist_backward.default: _pdist_backward,
+    aten._trilinear.default: _trilinear,
+    aten._weight_norm_interface_backward.default: _weight_norm_backward,
+    **embedding_bags.OWN,
+    **grid_sample.OWN,
 }

@@ -104,6 +104,7 @@ TABLE = {
     "aten.sub.Tensor": _sum_of("sub"),
     "aten.constant_pad_nd.default": _padded,
     "aten.to.dtype": _converted,
+    "aten._to_copy.default": _converted,
     "aten.mul.Tensor": _mul,
     "aten.mul.Scalar": _mul,
     **fft.TABLE,

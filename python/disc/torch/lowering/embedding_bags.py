@@ -18,8 +18,10 @@ def embedding_bag(
     include_last_offset=False,
     padding_idx=None,
 ):
-    """The sum (mode 0), mean (1) or greatest (2) of the rows of each bag;
-    the other results are for training.
+    """The sum (mode 0), mean (1) or greatest (2) of the rows of each bag, and of the greatest the
+    row that each element is of: its gradient goes there.
+
+    The other results serve training and are not computed: steps of ours compute them again.
     """
     if isinstance(padding_idx, int) and padding_idx < 0:
         padding_idx = None
@@ -27,7 +29,11 @@ def embedding_bag(
     bag = _bag_of(b, index, offsets, include_last_offset)
     if padding_idx is not None:
         bag = b.select(b.compare("EQ", index, b.lift(padding_idx, "i64")), b.lift(-1, "i64"), bag)
-    return [_bags(b, weight, index, bag, b.shape[0], mode, per_sample_weights), None, None, None]
+    result = _bags(b, weight, index, bag, b.shape[0], mode, per_sample_weights)
+    if mode != 2:
+        return [result, None, None, None]
+    rows = b.convert(_greatest_rows(b, weight, index, bag, result), offsets.dtype)
+    return [result, None, None, rows]
 
 
 def padded_embedding_bag(b, weight, index, offsets, scale, mode, sparse, scales, include_last, padding_idx):
@@ -58,6 +64,20 @@ def _bags(b, weight, index, bag, count, mode, scales):
         nothing = b.full(0, shape, rows.dtype)
         total = b.div(total, held) if mode == 1 else b.select(b.compare("GT", held, nothing), total, nothing)
     return b.convert(total, weight.dtype)
+
+
+def _greatest_rows(b, weight, index, bag, greatest):
+    """The row of the first look-up that has the greatest element of its bag; 0 for an empty bag."""
+    shape, count = greatest.shape, index.shape[0]
+    each = [count, shape[1]]
+    look_up = b.broadcast(b.iota([count], 0, "i64"), each, [0])
+    none = b.broadcast(b.lift(count, "i64"), each, [])
+    is_greatest = b.compare("EQ", b.take(weight, 0, index), b.take(greatest, 0, bag, bounds="clamp"))
+    candidates = b.select(is_greatest, look_up, none)
+    first = added_rows(b, b.broadcast(b.lift(count, "i64"), shape, []), bag, candidates, "minimum")
+    is_first = b.compare("EQ", look_up, b.take(first, 0, bag, bounds="clamp"))
+    row = b.select(is_first, b.broadcast(index, each, [0]), b.full(0, each, "i64"))
+    return added_rows(b, b.full(0, shape, "i64"), bag, row, "add")
 
 
 TABLE = {
