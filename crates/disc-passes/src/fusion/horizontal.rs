@@ -48,7 +48,7 @@ impl Grouping<'_> {
     fn reached(&self, first: usize, goes_on: impl Fn(bool) -> bool) -> HashSet<(usize, bool)> {
         let multiplies = |group: usize| {
             let members = &self.groups[group].as_ref().expect("a live group").insts;
-            members.iter().any(|&i| self.form_of_weights(i).is_some())
+            members.iter().any(|&i| self.form_of_weights(i).is_some() || self.reads_matrix(i))
         };
         let (mut seen, mut stack) = (HashSet::new(), vec![(first, false)]);
         while let Some((from, behind)) = stack.pop() {
@@ -60,6 +60,17 @@ impl Grouping<'_> {
             }
         }
         seen
+    }
+
+    /// Returns true if an op multiplies by a stored matrix of fixed sizes, as weights are that come
+    /// with each call.
+    fn reads_matrix(&self, i: usize) -> bool {
+        let function = self.function;
+        let is_matrix = |&value: &Value| {
+            let shape = function.shape(value);
+            shape.len() == 2 && shape.iter().all(|dim| dim.as_const().is_some()) && self.is_stored(value)
+        };
+        self.roles[i] == Role::Matmul && function.operands(self.insts[i]).iter().any(is_matrix)
     }
 
     /// The rows, and the form that the matmuls of a group have in common.

@@ -66,7 +66,11 @@ impl Part {
             }
             input = function.operands(inst)[0];
         }
-        Some(Self { value, input, order })
+        // Single elements of the rows of memory are no neighbours.
+        let is_one = |dim: Option<&Dim>| dim.is_none_or(|dim| dim.as_const() == Some(1));
+        let last = order.last().map(|&dim| &function.shape(value)[dim]);
+        let is_picked = is_one(last) && !is_one(function.shape(input).last());
+        (!is_picked).then_some(Self { value, input, order })
     }
 
     /// The axes that its dimensions follow, in the order of memory.
