@@ -27,7 +27,7 @@ struct Node {
     /// The ops of a group's region: its members, and copies of the free ops and views that they
     /// need.
     sequence: Vec<Inst>,
-    /// The position of its last op; the smallest of the ready nodes goes first.
+    /// The position of its last op.
     position: usize,
 }
 
@@ -118,8 +118,26 @@ impl Plan<'_> {
         }
     }
 
-    /// Sorts the nodes topologically; of those that are ready, the earliest in program order comes
-    /// first.
+    /// The positions by which nodes are wanted: their own, or that of an earlier node which needs
+    /// them. A group may have a last op far behind the others.
+    fn wanted_by(&self, needs: &[HashSet<usize>], needed_by: &[Vec<usize>]) -> Vec<usize> {
+        let mut positions: Vec<usize> = self.nodes.iter().map(|node| node.position).collect();
+        let mut waits: Vec<usize> = needed_by.iter().map(Vec::len).collect();
+        let mut done: Vec<usize> = (0..positions.len()).filter(|&n| waits[n] == 0).collect();
+        while let Some(n) = done.pop() {
+            for &source in &needs[n] {
+                positions[source] = positions[source].min(positions[n]);
+                waits[source] -= 1;
+                if waits[source] == 0 {
+                    done.push(source);
+                }
+            }
+        }
+        positions
+    }
+
+    /// Sorts the nodes topologically; of those that are ready, the one that is wanted first
+    /// comes first.
     fn order(&self) -> Vec<usize> {
         let nodes = &self.nodes;
         let mut needs: Vec<HashSet<usize>> = vec![HashSet::new(); nodes.len()];
@@ -133,15 +151,16 @@ impl Plan<'_> {
                 }
             }
         }
+        let positions = self.wanted_by(&needs, &needed_by);
         let mut ready: BinaryHeap<Reverse<(usize, usize)>> =
-            (0..nodes.len()).filter(|&n| needs[n].is_empty()).map(|n| Reverse((nodes[n].position, n))).collect();
+            (0..nodes.len()).filter(|&n| needs[n].is_empty()).map(|n| Reverse((positions[n], n))).collect();
         let mut order = Vec::with_capacity(nodes.len());
         while let Some(Reverse((_, n))) = ready.pop() {
             order.push(n);
             for &next in &needed_by[n] {
                 needs[next].remove(&n);
                 if needs[next].is_empty() {
-                    ready.push(Reverse((nodes[next].position, next)));
+                    ready.push(Reverse((positions[next], next)));
                 }
             }
         }
