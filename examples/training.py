@@ -39,8 +39,8 @@ losses = []
 for step in range(60):
     batch, length = 2 + step % 7, 5 + step % 11
     words = torch.randint(50, (batch, length))
-    # The tag of a word: how far it is from the one before, in four parts.
-    tags = ((words - words.roll(1, 1)) % 50) * 4 // 50
+    # The tag of a word: how far it is from the greatest one of its sentence, in four parts.
+    tags = (words.amax(1, keepdim=True) - words) * 4 // 50
     optimizer.zero_grad()
     loss = F.cross_entropy(fast(words).flatten(0, 1), tags.flatten())
     loss.backward()
@@ -50,7 +50,7 @@ for step in range(60):
     if step % 15 == 0:
         print(f"step {step:2}, {batch} by {length:2} words: loss {losses[-1]:.3f}")
 
-assert sum(losses[-10:]) < sum(losses[:10])
+assert sum(losses[-10:]) < 0.7 * sum(losses[:10])
 report = disc.report(fast).to_dict()
 assert report["compiles"] + report["cache_hits"] == 2
 assert report["coverage"] == 1.0

@@ -206,6 +206,23 @@ def test_evaluation_between_steps_of_training_stops_preparing_weights():
     assert disc.report(fast).to_dict()["weight_bytes"] == 0
 
 
+@pytest.mark.parametrize("compiles", [False, True], ids=["eager", "compiled"])
+def test_steps_of_fused_optimizers_are_seen(compiles):
+    model = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 8))
+    fast = compiled(model, dynamic=True)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, fused=True)
+    step = torch.compile(optimizer.step, backend="disc") if compiles else optimizer.step
+    x = torch.eye(64)
+    for row in range(3):
+        same(fast(x), model(x))
+        for weight in model.parameters():
+            weight.grad = torch.zeros_like(weight)
+        # Not one of the elements that are compared.
+        model[0].weight.grad[row + 3] = 1.0
+        step()
+    same(fast(x), model(x))
+
+
 def test_layers_of_one_kind_share_a_graph_and_keep_their_weights():
     layers = [Block().eval() for _ in range(4)]
 

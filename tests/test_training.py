@@ -139,6 +139,8 @@ def test_checkpoints(dropout):
             torch.manual_seed(1)
             run(x).backward()
         same(gradients(model), gradients(expected))
+    left = [row["op"] for row in disc.report(fast).to_dict()["fallbacks"]]
+    assert left == (["run_and_save_rng_state", "run_with_rng_state"] if dropout else [])
 
 
 def test_gradients_add_up():

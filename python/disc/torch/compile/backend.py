@@ -17,6 +17,7 @@ from ...core.errors import Error
 from ...core.options import Options, effective, refuse_planned
 from ...core.progress import Progress
 from .. import op_names
+from . import fused_steps
 from .attributes import lifted, with_attributes
 from .refused import worded
 from .registry import EagerGraph, note
@@ -54,6 +55,7 @@ def backend(
         devices = ", ".join(extension.devices())
         raise Error(f"there is no device {chosen.device!r} here", help=f"the devices are {devices}")
     environment.check()
+    fused_steps.count()
     made, call = serve(gm, example_inputs, chosen)
     note(made, gm)
     return call

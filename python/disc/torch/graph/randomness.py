@@ -6,10 +6,15 @@ import torch
 
 #: Arguments that switch the randomness of an op off, if they are 0 or false.
 _SWITCHES = ("dropout_p", "dropout", "train", "training")
+#: Ops around a random one of a checkpoint: the first keeps the state of the generator that it drew
+#: by, the second draws by that state once more.
+DRAWN_AGAIN = ("run_and_save_rng_state", "run_with_rng_state")
 
 
 def draws(node: torch.fx.Node) -> bool:
     """Returns true if a node draws from torch's generator: dropout does in training mode alone."""
+    if str(node.target) in DRAWN_AGAIN:
+        return True
     if torch.Tag.nondeterministic_seeded not in getattr(node.target, "tags", ()):
         return False
     # ``p`` of another op (``bernoulli``) is the probability of what is drawn.

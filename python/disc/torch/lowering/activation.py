@@ -112,7 +112,10 @@ def glu(b, x, dim=-1):
 
 def no_training(b, x, train):
     if train:
-        raise b.unsupported("dropout in training mode needs random numbers", help="call module.eval() first")
+        raise b.unsupported(
+            "dropout in training mode needs random numbers",
+            help="leave out fallback='error', so that torch draws them, or call module.eval() first",
+        )
     return x
 
 

@@ -27,7 +27,7 @@ from ..graph.call_writer import CallWriter
 from ..graph.origin import source_line
 from ..graph.other_devices import nodes_elsewhere
 from ..graph.program import Program
-from ..graph.randomness import draws
+from ..graph.randomness import DRAWN_AGAIN, draws
 from ..graph.weight_names import bytes_of
 from ..lowering.graph import convert
 from ..symbolic.expressions import SYMBOLIC, symbols_of
@@ -153,7 +153,7 @@ def partition(
     trial = _lowered_for_trial(graph, families.outside(), options)
     left = trial.left
     for node in left:
-        if isinstance(node.target, torch._ops.HigherOrderOperator) or node.graph is not graph.graph:
+        if _holds_graph(node) or node.graph is not graph.graph:
             raise UnsupportedOp(f"{node.target}: {left[node]}", op=str(node.target))
     left = {node: why for node, why in left.items() if not _always_holds(graph, node)}
     nodes = [n for n in graph.graph.nodes if n.op == "call_function" and _stays(n, left)]
@@ -174,6 +174,11 @@ def partition(
     changed = list(dict.fromkeys(name for node, name, _ in graph.traced.weights if node in changing))
     notes = [note for note in notes if note is not None]
     return PartitionedProgram(trial.program, clusters, notes, printed(graph, original, held), changed)
+
+
+def _holds_graph(node: torch.fx.Node) -> bool:
+    """Returns true for control flow; an op that is drawn again by a state of the generator has none."""
+    return isinstance(node.target, torch._ops.HigherOrderOperator) and str(node.target) not in DRAWN_AGAIN
 
 
 def _lowered_for_trial(graph: CapturedGraph, left: dict, options: Options) -> Trial:
