@@ -21,8 +21,8 @@
 //! that a row reads at other positions may be computed a line at a time ([`line_buffers`]);
 //! [`duplication`] bounds the code of ops that are computed at several positions; [`live_products`]
 //! keeps groups apart that would need several matmuls in memory at once. Then independent groups
-//! are merged ([`merging`], [`horizontal`], [`lists`]), and cheap functions of a stored value sink into their
-//! only user ([`sinking`]). [`explain`] gives the reason for each edge that is left.
+//! are merged ([`merging`], [`horizontal`], [`lists`]), and cheap functions of a stored value sink
+//! into their only user ([`sinking`]). [`explain`] gives the reason for each edge that is left.
 //!
 //! Later passes fuse groups that share rows of attention scores ([`fuse_attention`]), and matmuls
 //! with the group that interleaves their results ([`fuse_interleave`]).

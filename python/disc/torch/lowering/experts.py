@@ -10,8 +10,9 @@ _UNROLLED = 16
 
 
 def grouped_mm(b, x, weight, offs=None, bias=None, out_dtype=None):
-    """Rows ``offs[e - 1]`` to ``offs[e]`` of ``x`` times ``weight[e]``; rows that belong to no group
-    give zeros. Of two matrices, the columns of ``x`` times these rows of ``weight``, for each e.
+    """Rows ``offs[e - 1]`` to ``offs[e]`` of ``x`` times ``weight[e]``; rows that belong to no
+    group give zeros. Of two matrices, the columns of ``x`` times these rows of ``weight``, for each
+    e.
     """
     if offs is None or len(x.shape) != 2 or len(weight.shape) not in (2, 3):
         raise b.unsupported("only groups of rows are supported: x of rank 2, and offsets")

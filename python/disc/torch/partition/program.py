@@ -177,7 +177,7 @@ def partition(
 
 
 def _holds_graph(node: torch.fx.Node) -> bool:
-    """Returns true for control flow; an op that is drawn again by a state of the generator has none."""
+    """Returns true for control flow, and false for what draws by a state of the generator."""
     return isinstance(node.target, torch._ops.HigherOrderOperator) and str(node.target) not in DRAWN_AGAIN
 
 

@@ -161,8 +161,8 @@ impl Reader<'_> {
         if function.ty(value).dtype().holds(function.ty(source).dtype()) { source } else { value }
     }
 
-    /// Returns the value that another one only writes with other sizes, or as another type of floats.
-    /// A cast to a type that is narrower than the output's rounds more than a library does.
+    /// Returns the value that another one only writes with other sizes, or as another type of
+    /// floats. A cast to a type that is narrower than the output's rounds more than a library does.
     fn behind_moves(&self, mut value: Value) -> Value {
         let function = self.group.function;
         while value != self.result
