@@ -15,7 +15,6 @@ from pathlib import Path
 import torch
 from case import Case
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
@@ -70,24 +69,9 @@ class Update(nn.Module):
         return made
 
 
-def classes(scores: Tensor) -> Tensor:
-    flat = scores.flatten(0, -2)
-    return F.cross_entropy(flat, torch.arange(flat.shape[0]) % flat.shape[1])
-
-
-def bert() -> nn.Module:
-    from transformers import BertConfig, BertForSequenceClassification
-
-    config = BertConfig(
-        hidden_size=256, num_hidden_layers=4, num_attention_heads=4, intermediate_size=1024, vocab_size=1000,
-        hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
-    )  # fmt: skip
-    return BertForSequenceClassification(config)
-
-
 def cases() -> Iterator[Case]:
     """The models, each with its stream of distinct shapes."""
-    from training_models import Conformer, ConvNet, Decoder
+    from training_models import Conformer, ConvNet, Decoder, bert, classes
 
     def perceptron():
         layers = [nn.Linear(256, 512), nn.GELU(), nn.LayerNorm(512), nn.Linear(512, 512), nn.ReLU()]
@@ -100,7 +84,7 @@ def cases() -> Iterator[Case]:
     yield Case("perceptron", Step(perceptron(), classes), rows, lambda n: (torch.randn(n, 256),))
     images = ((4, 32, 40), (6, 40, 48), (8, 48, 56), (5, 64, 48), (10, 32, 36))
     yield Case("convnet", Step(ConvNet(), classes), images, lambda n, h, w: (torch.randn(n, 3, h, w),))
-    yield Case("bert", Step(bert(), lambda result: classes(result.logits)), LENGTHS, tokens)
+    yield Case("bert", Step(bert(256, 4, 1024, 1000), lambda result: classes(result.logits)), LENGTHS, tokens)
     decoder = Decoder(words=1000, width=256, layers=4)
     yield Case("decoder", Step(decoder, classes), LENGTHS, tokens)
     conformer = nn.Sequential(*(Conformer(width=128) for _ in range(2)))

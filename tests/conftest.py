@@ -36,6 +36,15 @@ def _users_default(request):
         yield
 
 
+@pytest.fixture
+def inference_of_fresh_dynamo():
+    """A test of inference by ``torch.compile``, with no graph of another test."""
+    torch._dynamo.reset()
+    with torch.no_grad():
+        yield
+    torch._dynamo.reset()
+
+
 def pytest_addoption(parser):
     parser.addoption(
         "--rows",

@@ -12,15 +12,8 @@ import pytest
 import torch
 from torch import nn
 
+pytestmark = pytest.mark.usefixtures("inference_of_fresh_dynamo")
 STRICT = {"fallback": "error", "progress": False}
-
-
-@pytest.fixture(autouse=True)
-def _fresh_dynamo():
-    torch._dynamo.reset()
-    with torch.no_grad():
-        yield
-    torch._dynamo.reset()
 
 
 def compiled(fn, **named):

@@ -8,13 +8,7 @@ import torch
 from test_torch_compile import compiled, same
 from torch import nn
 
-
-@pytest.fixture(autouse=True)
-def _fresh_dynamo():
-    torch._dynamo.reset()
-    with torch.no_grad():
-        yield
-    torch._dynamo.reset()
+pytestmark = pytest.mark.usefixtures("inference_of_fresh_dynamo")
 
 
 def test_a_changed_weight_is_seen():

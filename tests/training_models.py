@@ -117,12 +117,12 @@ def perceptron() -> nn.Module:
     return nn.Sequential(nn.Linear(32, 64), nn.ReLU(), nn.Linear(64, 64), nn.GELU(), nn.Linear(64, 10))
 
 
-def bert() -> nn.Module:
-    """A BERT of two layers, without dropout, that classifies."""
+def bert(width: int = 64, layers: int = 2, inner: int = 128, words: int = 100) -> nn.Module:
+    """A BERT without dropout that classifies."""
     from transformers import BertConfig, BertForSequenceClassification
 
     config = BertConfig(
-        hidden_size=64, num_hidden_layers=2, num_attention_heads=4, intermediate_size=128, vocab_size=100,
+        hidden_size=width, num_hidden_layers=layers, num_attention_heads=4, intermediate_size=inner, vocab_size=words,
         hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
     )  # fmt: skip
     return BertForSequenceClassification(config)
@@ -132,18 +132,19 @@ def _tokens(i: int) -> tuple:
     return (torch.randint(0, 100, (2 + i % 4, 5 + i % 11)),)
 
 
-def _classes(scores: torch.Tensor) -> torch.Tensor:
+def classes(scores: torch.Tensor) -> torch.Tensor:
+    """The loss of scores [.., classes], where rows are of the classes in turn."""
     flat = scores.flatten(0, -2)
     return F.cross_entropy(flat, torch.arange(flat.shape[0]) % flat.shape[1])
 
 
 CASES = {
-    "perceptron": Case(perceptron, lambda i: (torch.randn(2 + i % 7, 32),), _classes),
+    "perceptron": Case(perceptron, lambda i: (torch.randn(2 + i % 7, 32),), classes),
     "convnet": Case(
-        ConvNet, lambda i: (torch.randn(2 + i % 5, 3, 16 + 4 * (i % 3), 18 + 2 * (i % 4)),), _classes
+        ConvNet, lambda i: (torch.randn(2 + i % 5, 3, 16 + 4 * (i % 3), 18 + 2 * (i % 4)),), classes
     ),
-    "bert": Case(bert, _tokens, lambda result: _classes(result.logits)),
-    "decoder": Case(Decoder, _tokens, _classes),
+    "bert": Case(bert, _tokens, lambda result: classes(result.logits)),
+    "decoder": Case(Decoder, _tokens, classes),
     "conformer": Case(
         Conformer,
         lambda i: (torch.randn(2 + i % 4, 5 + i % 11, 64),),

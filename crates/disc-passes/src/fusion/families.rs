@@ -3,18 +3,15 @@
 //! A *family* is a set of results that are computed from one another's values or inputs. A single
 //! element that larger results read, as a learning rate, makes no family of them, nor does what is
 //! free to compute again.
-use disc_ir::{Block, Dim, Function, OpKind, Value};
+use super::merging::MOST_BESIDE;
+use disc_ir::{Block, Function, OpKind, Value};
 use std::collections::{HashMap, HashSet};
 
-/// Tensors up to which a group is one walk over all of its results: a core prefetches their
-/// streams at once.
-const MOST_AT_ONCE: usize = 10;
-
-/// Returns the families of what a block returns, as positions in their order. A group of few
-/// tensors is one family.
+/// Returns the families of what a block returns, as positions in their order. A group of so few
+/// tensors that groups side by side are merged is one family.
 pub fn families(function: &Function, block: Block) -> Vec<Vec<usize>> {
     let results = function.returned(block);
-    if function.arguments(block).len() + results.len() <= MOST_AT_ONCE {
+    if function.arguments(block).len() + results.len() <= MOST_BESIDE {
         return vec![(0..results.len()).collect()];
     }
     let mut sets = Sets::default();
@@ -91,10 +88,4 @@ impl Sets {
         }
         root
     }
-}
-
-/// Returns the elements of a tensor of fixed sizes.
-pub(super) fn fixed_elements(function: &Function, value: Value) -> Option<i64> {
-    let dims = &function.ty(value).shaped()?.dims;
-    Dim::product(dims.iter().cloned()).as_const()
 }

@@ -10,9 +10,9 @@
 //!   groups. So none leads to another, and merges form no cycle, in any number.
 //! - No memory is kept for longer: such a group reads what is given or a few elements, and its
 //!   results are returned or a few elements.
-use super::{families::fixed_elements, grouping::Grouping, legality::Role};
+use super::{grouping::Grouping, legality::Role};
 use crate::pass::PassCx;
-use disc_ir::{Value, ops::Trait};
+use disc_ir::{Function, Value, ops::Trait};
 use std::{
     collections::{BTreeMap, HashMap},
     fmt::Write,
@@ -122,6 +122,11 @@ impl Grouping<'_> {
         }
         depths
     }
+}
+
+/// Returns the elements of a tensor of fixed sizes.
+fn fixed_elements(function: &Function, value: Value) -> Option<i64> {
+    function.ty(value).shaped()?.element_count().as_const()
 }
 
 /// Divides a list into launches: as few as can be, of about as many tensors each.

@@ -202,6 +202,10 @@ fn is_read(function: &Function, inst: Inst, read: &HashSet<Value>) -> bool {
 /// Returns true if an op widens a stored vector that is only added to matmuls, as a bias.
 fn is_widened_bias(function: &Function, inst: Inst) -> bool {
     let &[source] = function.operands(inst) else { return false };
+    let widens = || function.ty(function.result(inst)).dtype().holds(function.ty(source).dtype());
+    if function.kind_of(inst) != OpKind::Convert || function.made_by(source, OpKind::Weight).is_none() || !widens() {
+        return false;
+    }
     let all = function.walk(function.body);
     let users = |value: Value| {
         let reads = move |user: &&Inst| function.operands(**user).contains(&value);
@@ -214,10 +218,7 @@ fn is_widened_bias(function: &Function, inst: Inst) -> bool {
     let is_added = |inst: Inst| function.kind_of(inst) == OpKind::Add && function.operands(inst).iter().any(multiplies);
     let is_repeated =
         |inst: Inst| function.kind_of(inst) == OpKind::BroadcastInDim && users(function.result(inst)).into_iter().all(is_added);
-    function.kind_of(inst) == OpKind::Convert
-        && function.ty(function.result(inst)).dtype().holds(function.ty(source).dtype())
-        && function.made_by(source, OpKind::Weight).is_some()
-        && users(function.result(inst)).into_iter().all(is_repeated)
+    users(function.result(inst)).into_iter().all(is_repeated)
 }
 
 /// Returns true if an op reads rows that were padded apart; see `pack_weights::rows`.

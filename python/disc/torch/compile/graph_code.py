@@ -284,20 +284,13 @@ class BoundParts(Bound):
         self._pick = code.compilation.pick
         self._call = code.parts.call
         self._parts = code.parts
-        traced = code.compilation.captured.traced
-        written = traced.written()
-        self._writes = bool(written)
-        self._written = [i for i, node in enumerate(traced.inputs) if node in written]
+        self._writes = bool(code.compilation.captured.traced.written())
 
     def executables(self) -> list[Any]:
         return self._parts.executables()
 
     def run(self, args: tuple) -> list:
-        tensors = self._pick(args)
-        outputs = self._call(tensors)
-        # Ops of torch may write without raising a version, as fused optimizers do.
-        increment_version([tensors[i] for i in self._written if not tensors[i].is_inference()])
-        return outputs
+        return self._call(self._pick(args))
 
     def may_retry(self, error: Error) -> bool:
         return not self._writes

@@ -6,17 +6,22 @@ use crate::{
     schedule::{Group, Scheduled, Work, common::kernel_frame::KernelFrame, space_of},
 };
 use disc_ir::{Dim, OpKind, Value};
+use disc_passes::fusion::families;
 
-/// Schedules a group whose outputs are these families; `None` if the outputs of one have no space
-/// in common.
-pub(super) fn schedule(group: &Group<'_>, families: &[Vec<usize>]) -> Option<Scheduled> {
+/// Schedules a group over a list of tensors; `None` if it is one family, if only some of its
+/// outputs are wanted, or if those of a family have no space in common.
+pub(super) fn schedule(group: &Group<'_>) -> Option<Scheduled> {
+    let families = families(group.function, group.function.body);
+    if families.len() == 1 || families.iter().map(Vec::len).sum::<usize>() != group.wanted.len() {
+        return None;
+    }
     let of_family = |wanted: &Vec<usize>| Group { wanted: wanted.clone(), ..group.clone() };
     if families.iter().map(of_family).any(|own| space_of(&own, &own.outputs()).is_none()) {
         return None;
     }
     let mut frame = KernelFrame::new(group, &group.name, 1);
     let (mut units, mut cost) = (Dim::constant(0), Dim::constant(0));
-    for wanted in families {
+    for wanted in &families {
         let own = Group { first_site: group.first_site + frame.elements.sites.len() as i64, ..of_family(wanted) };
         let nest = Nest::of(&own);
         // The loops are asked how many units they have before they are written among others.

@@ -19,7 +19,6 @@ pub(super) use standalone::{Scan, Scatter, key, lines, order_of, schedule as sta
 
 use super::{Group, Offers, Refusal, Request, Scheduled, Scheduler, Versioned, group::flat, space_of};
 use disc_ir::{Diagnostic, FusionKind};
-use disc_passes::fusion::families;
 
 /// The schedules of CPUs.
 pub(super) struct CpuScheduler;
@@ -85,9 +84,7 @@ fn matmul_versions(group: &Group<'_>, offers: Offers) -> Result<Versioned, Strin
 /// Returns loop nests for a group: one, one for each tensor of a list, or one for each output if
 /// these have no space in common.
 pub(super) fn in_loops(group: &Group<'_>) -> Versioned {
-    let families = families(group.function, group.function.body);
-    let is_list = families.len() > 1 && group.wanted.len() == group.function.returned(group.function.body).len();
-    if let Some(code) = is_list.then(|| list::schedule(group, &families)).flatten() {
+    if let Some(code) = list::schedule(group) {
         return code.into();
     }
     if space_of(group, &group.outputs()).is_some() {
