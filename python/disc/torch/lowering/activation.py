@@ -114,7 +114,7 @@ def no_training(b, x, train):
     if train:
         raise b.unsupported(
             "dropout in training mode needs random numbers",
-            help="leave out fallback='error', so that torch draws them, or call module.eval() first",
+            help="call module.eval() first, or leave out fallback='error', so that torch draws them",
         )
     return x
 
