@@ -12,6 +12,8 @@ pub struct Options {
     pub winograd: bool,
     /// The storage form of matmul weights.
     pub weights: WeightForm,
+    /// The form of the rows that matrices of int8 weights are multiplied by.
+    pub activations: ActivationForm,
     /// The number of rewrites that may be made in all, to bisect a miscompilation.
     pub fuel: Option<u64>,
     /// Weights that exist in prepared form already, by recipe; see
@@ -28,7 +30,8 @@ impl Default for Options {
 impl Options {
     /// Makes the options that a user does not change, for the target of a model.
     pub fn of(model: impl CostModel + 'static) -> Self {
-        Self { model: Arc::new(model), winograd: false, weights: WeightForm::Exact, fuel: None, ready: Arc::new(HashMap::new()) }
+        let (weights, activations) = (WeightForm::Exact, ActivationForm::Exact);
+        Self { model: Arc::new(model), winograd: false, weights, activations, fuel: None, ready: Arc::new(HashMap::new()) }
     }
 }
 
@@ -71,5 +74,35 @@ impl FromStr for WeightForm {
     fn from_str(text: &str) -> Result<Self, String> {
         let found = Self::ALL.into_iter().find(|form| form.name() == text);
         found.ok_or_else(|| format!("weights cannot be `{text}`: expected {}", Self::ALL.map(Self::name).join(", ")))
+    }
+}
+
+/// The form of the rows that a call multiplies by matrices of weights.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ActivationForm {
+    /// As in the model.
+    #[default]
+    Exact,
+    /// Integers of 8 bits with a scale for each row, made in the call.
+    Int8,
+}
+
+impl ActivationForm {
+    pub const ALL: [Self; 2] = [Self::Exact, Self::Int8];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Exact => "exact",
+            Self::Int8 => "int8",
+        }
+    }
+}
+
+impl FromStr for ActivationForm {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let found = Self::ALL.into_iter().find(|form| form.name() == text);
+        found.ok_or_else(|| format!("activations cannot be `{text}`: expected {}", Self::ALL.map(Self::name).join(", ")))
     }
 }

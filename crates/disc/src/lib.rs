@@ -37,7 +37,7 @@ pub use compile::{Artifact, compile, compile_text, parse};
 pub use disc_codegen::target::{Compilation, Target};
 pub use disc_ir as ir;
 pub use disc_passes as passes;
-pub use disc_passes::options::WeightForm;
+pub use disc_passes::options::{ActivationForm, WeightForm};
 pub use disc_ral as ral;
 pub use disc_simt as simt;
 pub use error::Error;

@@ -2,7 +2,7 @@
 use crate::Error;
 use disc_codegen::target::Target;
 use disc_options::{Affects, Kind, OPTIONS, Reader, Value};
-use disc_passes::options::WeightForm;
+use disc_passes::options::{ActivationForm, WeightForm};
 use disc_ral::{Device, DeviceName, host_device, open_device};
 use std::{path::PathBuf, sync::Arc};
 
@@ -102,6 +102,15 @@ impl FromValue for Option<String> {
 }
 
 impl FromValue for WeightForm {
+    fn from_value(value: Value<'_>) -> Option<Self> {
+        match value {
+            Value::Text(text) => text.parse().ok(),
+            _ => None,
+        }
+    }
+}
+
+impl FromValue for ActivationForm {
     fn from_value(value: Value<'_>) -> Option<Self> {
         match value {
             Value::Text(text) => text.parse().ok(),

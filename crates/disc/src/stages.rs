@@ -1,6 +1,6 @@
 //! Runs the steps of compiling one by one, for tools that look between them; [`crate::compile`]
 //! takes the same steps.
-use crate::{Error, Options, WeightForm, compile::guarded, library::choices, meta::order_weights};
+use crate::{ActivationForm, Error, Options, WeightForm, compile::guarded, library::choices, meta::order_weights};
 use disc_codegen::{
     host::{Choices, Program, lower_with},
     target::{Compilation, CpuModel, GpuModel, Target, TargetError},
@@ -24,8 +24,12 @@ pub fn pass_options(options: &Options) -> Result<PassOptions, Error> {
         let message = format!("no kernels for `{device}` read weights of 4 bits: expected `weights` as exact, bf16 or int8");
         return Err(Error::argument(message));
     }
+    if options.activations == ActivationForm::Int8 && options.weights != WeightForm::Int8 {
+        let message = "`activations` of int8 are multiplied by weights of int8: expected `weights` as int8";
+        return Err(Error::argument(message.to_owned()));
+    }
     let winograd = options.allows_winograd() && targets.device().is_cpu();
-    Ok(PassOptions { winograd, weights: options.weights, fuel: options.fuel, ..passes })
+    Ok(PassOptions { winograd, weights: options.weights, activations: options.activations, fuel: options.fuel, ..passes })
 }
 
 /// Returns the kernels and host programs of a module at the buffer stage: the last stage that is

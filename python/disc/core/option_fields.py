@@ -23,6 +23,7 @@ class OptionFields:
     check: str | None = None
     release_weights: bool | None = None
     weights: str | None = None
+    activations: str | None = None
     library: str | None = None
     cache: bool | str | None = None
     progress: bool | None = None
@@ -47,6 +48,7 @@ KINDS = {
     "check": ("choice", ("late", "sync")),
     "release_weights": ("flag", None),
     "weights": ("choice", ("exact", "bf16", "int8", "int4")),
+    "activations": ("choice", ("exact", "int8")),
     "library": ("choice_or_path", ("off", "auto", "cublaslt", "cudnn", "onednn")),
     "cache": ("flag_or", "code"),
     "progress": ("flag", None),
@@ -67,6 +69,7 @@ DEFAULTS = {
     "check": "late",
     "release_weights": False,
     "weights": "exact",
+    "activations": "exact",
     "library": "off",
     "cache": True,
     "progress": True,
@@ -88,6 +91,7 @@ COMPILER = (
     "check",
     "release_weights",
     "weights",
+    "activations",
     "library",
 )
 

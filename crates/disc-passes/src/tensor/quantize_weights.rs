@@ -9,12 +9,17 @@
 //!   7. This is the symmetric form with blocks of 32 of ONNX's `MatMulNBits` and of ggml's `Q4_0`,
 //!   with values from -7 to 7.
 //!
+//! Rows that are multiplied by int8 weights become integers too, if the option `activations` asks for
+//! it: one scale per row, such that its largest magnitude is 127; products are summed as integers,
+//! exactly, and the sums multiplied by both scales. This is the dynamic, symmetric form of ONNX
+//! Runtime's and of torchao's quantised linear layers.
+//!
 //! Invariants: without the option nothing changes; weights that are stored as narrow already stay;
 //! the narrow form depends on weights alone, so that the pass `prepare` makes it when weights are
 //! loaded.
 use crate::{
     analysis::{call_invariant::CallInvariant, cost_model::CostModel, query::Query},
-    options::WeightForm,
+    options::{ActivationForm, WeightForm},
     pass::{PassCx, PassDef},
     rules::{
         dead_ops,
@@ -46,7 +51,7 @@ const BLOCK: i64 = 32;
 const IN_WORD: i64 = 8;
 
 fn run(module: &mut Module, cx: &mut PassCx) -> Result<usize, Diagnostic> {
-    let (form, model) = (cx.options.weights, cx.options.model.clone());
+    let (form, activations, model) = (cx.options.weights, cx.options.activations, cx.options.model.clone());
     let width = model.panel_columns();
     let Some(dtype) = form.dtype() else { return Ok(0) };
     if form == WeightForm::Int4 && width <= 0 {
@@ -60,6 +65,7 @@ fn run(module: &mut Module, cx: &mut PassCx) -> Result<usize, Diagnostic> {
             let product = match form {
                 _ if !cx.spend() => None,
                 WeightForm::Int4 => in_blocks(rw, inst, matrix, width),
+                WeightForm::Int8 if activations == ActivationForm::Int8 => scaled_rows(rw, inst, matrix),
                 WeightForm::Int8 => scaled(rw, inst, matrix),
                 _ => rounded(rw, inst, matrix, dtype),
             };
@@ -87,15 +93,45 @@ fn rounded(rw: &mut Rewriter<'_>, inst: Inst, matrix: Matrix, dtype: DType) -> O
 
 /// `dot(x, w)` as `dot(x, f32(i8(round(w / s)))) * s`.
 fn scaled(rw: &mut Rewriter<'_>, inst: Inst, matrix: Matrix) -> Option<Value> {
+    let (narrow, scale) = steps_of(rw, matrix)?;
+    let sums = product(rw, inst, narrow)?;
+    let dims = rw.f.shape(sums).to_vec();
+    let scale = rw.broadcast(scale, &[dims.len() - 1], dims)?;
+    rw.emit(OpKind::Multiply, &[sums, scale])
+}
+
+/// Gives a matrix as integers of 8 bits, and the scale of each column.
+fn steps_of(rw: &mut Rewriter<'_>, matrix: Matrix) -> Option<(Value, Value)> {
     let scale = scale(rw, matrix.value, matrix.sum_axis, STEPS)?;
     let dims = rw.f.shape(matrix.value).to_vec();
     let wide = rw.broadcast(scale, &[1 - matrix.sum_axis], dims)?;
     let steps = rw.emit(OpKind::Divide, &[matrix.value, wide])?;
     let whole = rw.emit(OpKind::RoundNearestEven, &[steps])?;
-    let narrow = convert(rw, whole, DType::I8)?;
-    let sums = product(rw, inst, narrow)?;
-    let dims = rw.f.shape(sums).to_vec();
-    let scale = rw.broadcast(scale, &[dims.len() - 1], dims)?;
+    Some((convert(rw, whole, DType::I8)?, scale))
+}
+
+/// `dot(x, w)` as `f32(dot(i8(round(x / r)), i8(round(w / s)))) * (r * s)`, with a scale `r` for
+/// each row.
+fn scaled_rows(rw: &mut Rewriter<'_>, inst: Inst, matrix: Matrix) -> Option<Value> {
+    let rows = rw.f.operands(inst)[0];
+    let axis = *rw.f.axes(inst, "lhs_contracting_dims").first()?;
+    let dims = rw.f.shape(rows).to_vec();
+    let kept: Vec<usize> = (0..dims.len()).filter(|&dim| dim != axis).collect();
+    let of_rows = scale(rw, rows, axis, STEPS)?;
+    let one = rw.constant(of_rows, Literal::splat_f64(DType::F32, 1.0))?;
+    let inverse = rw.emit(OpKind::Divide, &[one, of_rows])?;
+    let inverse = rw.broadcast(inverse, &kept, dims)?;
+    let steps = rw.emit(OpKind::Multiply, &[rows, inverse])?;
+    let whole = rw.emit(OpKind::RoundNearestEven, &[steps])?;
+    let (rows, (matrix, of_columns)) = (convert(rw, whole, DType::I8)?, steps_of(rw, matrix)?);
+    let (def, mut attrs) = (rw.f.def(inst), rw.f.inst(inst).attrs.clone());
+    attrs[def.attr_position("dtype").expect("an attribute of the op")] = Some(DType::I32.into());
+    let sums = rw.build(|b| b.op(OpKind::DotGeneral).operands(&[rows, matrix]).attrs(attrs).value())?;
+    let (sums, dims) = (convert(rw, sums, DType::F32)?, rw.f.shape(sums).to_vec());
+    // The rows' dimensions come before the columns'.
+    let along: Vec<usize> = (0..kept.len()).collect();
+    let (of_rows, of_columns) = (rw.broadcast(of_rows, &along, dims.clone())?, rw.broadcast(of_columns, &[kept.len()], dims)?);
+    let scale = rw.emit(OpKind::Multiply, &[of_rows, of_columns])?;
     rw.emit(OpKind::Multiply, &[sums, scale])
 }
 
@@ -239,6 +275,36 @@ mod tests {
                 assert!((y - exact).abs() > 0.0 || exact == 0.0);
             }
         }
+    }
+
+    #[test]
+    fn rows_of_integers_are_within_the_stated_bounds() {
+        let (x, w) = (numbers(5 * ROWS, 3), numbers(ROWS * COLUMNS, 4));
+        let mut module = parse(&linear());
+        let options = Options { weights: WeightForm::Int8, activations: ActivationForm::Int8, ..Options::default() };
+        PassManager::new(options).run(&mut module, &PASS).unwrap();
+        assert!(module.to_string().contains("dtype = i32"), "{module}");
+        let step = |values: &[f64]| values.iter().fold(0.0, |m: f64, v| m.max(v.abs())) / 127.0;
+        for (i, &y) in run_on(&module, &x, &w).iter().enumerate() {
+            let (row, column) = (&x[i / COLUMNS * ROWS..][..ROWS], &w[i % COLUMNS * ROWS..][..ROWS]);
+            let (r, s) = (step(row), step(column));
+            let pairs = || row.iter().zip(column);
+            let exact: f64 = pairs().map(|(a, b)| a * b).sum();
+            let bound: f64 = pairs().map(|(a, b)| a.abs() * s / 2.0 + b.abs() * r / 2.0 + r * s / 4.0).sum::<f64>() + 1e-6;
+            assert!((y - exact).abs() <= bound, "{i}: {y} for {exact} +- {bound}");
+        }
+    }
+
+    #[test]
+    fn rows_that_are_not_finite_give_no_finite_sums() {
+        let mut module = parse(&linear());
+        let options = Options { weights: WeightForm::Int8, activations: ActivationForm::Int8, ..Options::default() };
+        PassManager::new(options).run(&mut module, &PASS).unwrap();
+        let mut x = vec![0.0; 4 * ROWS];
+        (x[0], x[ROWS], x[2 * ROWS]) = (f64::NAN, f64::INFINITY, 1e-42);
+        let got = run_on(&module, &x, &numbers(ROWS * COLUMNS, 5));
+        assert!(got[..COLUMNS].iter().all(|y| y.is_nan()) && got[COLUMNS..2 * COLUMNS].iter().all(|y| !y.is_finite()));
+        assert!(got[2 * COLUMNS..].iter().all(|y| y.abs() < 1e-37));
     }
 
     #[test]
