@@ -2,8 +2,8 @@
 //!
 //! The macro expands in a crate with `std`, which asks the processor; this one has none.
 
-/// Returns true if this x86-64 processor and its operating system have the feature of a name; false
-/// for a name that no target of disc needs.
+/// Returns true if this x86-64 processor and its operating system have the feature of a name, and
+/// this process may use it; false for a name that no target of disc needs.
 #[macro_export]
 macro_rules! has_x86_feature {
     ($name:expr) => {
@@ -18,7 +18,7 @@ macro_rules! has_x86_feature {
     ($name:expr; $($feature:tt)*) => {
         match $name {
             $($feature => ::std::arch::is_x86_feature_detected!($feature),)*
-            _ => false,
+            other => $crate::Amx::from_name(other).is_some_and($crate::Amx::is_usable),
         }
     };
 }

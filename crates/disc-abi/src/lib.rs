@@ -13,6 +13,7 @@
 //!   the status is returned.
 #![no_std]
 
+mod amx;
 mod context;
 mod convolution;
 mod cpu_features;
@@ -21,6 +22,7 @@ mod grid;
 mod library;
 mod tensor;
 
+pub use amx::Amx;
 pub use context::{
     Context, EntryFn, Gemm, KERNEL_VALUES, KernelFn, KernelHandle, LEAST_NONTEMPORAL_BYTES, Runtime, SCRATCH_ALIGN,
     STATUS_FAILED, STATUS_OK,

@@ -64,7 +64,11 @@ fn close(a: &Tensor, b: &Tensor) -> Result<(), String> {
 
 fn check(text: &str, target: &Target) {
     let tensors = disc_ir::text::parse(text).unwrap_or_else(|e| panic!("{}\n{text}", e[0]));
-    let Lowered { fused, buffers, program } = Lowered::of(&tensors, target);
+    compare(text, &tensors, Lowered::of(&tensors, target));
+}
+
+/// Compares every stage with the program.
+fn compare(text: &str, tensors: &Module, Lowered { fused, buffers, program }: Lowered) {
     for module in [&fused, &buffers, &program.module] {
         let printed = module.to_string();
         let again = disc_ir::text::parse(&printed).unwrap_or_else(|e| panic!("{}\n{printed}", e[0])).to_string();
@@ -92,7 +96,7 @@ fn check(text: &str, target: &Target) {
             .map(|w| (w.name.to_string(), numbers.tensor(w.ty.dtype, &w.ty.static_dims().expect("static"))))
             .collect();
         let run = |module: &Module| run_with(module, "main", &inputs, &|name| weights.get(name).cloned(), Limits::default());
-        let expected = run(&tensors).unwrap_or_else(|e| panic!("{e}\n{sizes:?}\n{text}"));
+        let expected = run(tensors).unwrap_or_else(|e| panic!("{e}\n{sizes:?}\n{text}"));
         for (stage, module) in [("fused", &fused), ("buffer", &buffers), ("kernel", &program.module)] {
             let got = run(module).unwrap_or_else(|e| panic!("{stage}: {e}\n{sizes:?}\n{module}"));
             assert_eq!(expected.len(), got.len());
@@ -176,6 +180,22 @@ fn convolutions_of_words() {
         made += usize::from(lowered.contains("elements = bf16"));
     }
     assert!(made >= 4, "{made} programs multiply words");
+}
+
+/// A CPU with tile registers.
+const TILES: &str = "x86-64-v4+amx-bf16+amx-int8+amx-tile+avx512bf16+avx512fp16+avx512vnni";
+
+#[test]
+fn products_in_tile_registers() {
+    let target: Target = TILES.parse().expect("a target");
+    for (name, text) in programs(include_str!("stages/tiles.disc")) {
+        println!("{name}");
+        let tensors = disc_ir::text::parse(&text).unwrap_or_else(|e| panic!("{}\n{text}", e[0]));
+        let lowered = Lowered::packed(&tensors, &target);
+        let kernels = lowered.program.module.to_string();
+        assert!(kernels.contains("multiply_tiles amx16x16x"), "{name} has no tiles\n{kernels}");
+        compare(&text, &tensors, lowered);
+    }
 }
 
 #[test]

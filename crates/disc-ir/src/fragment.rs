@@ -3,14 +3,15 @@
 //!
 //! The layouts are those of the hardware that a tile is named after: NVIDIA's `mma.sync` in the PTX
 //! ISA (section "Matrix Fragments for mma"), AMD's `v_mfma` and `v_wmma` in the matrix instruction
-//! calculator's tables. One table serves verifier, interpreters and lowering.
+//! calculator's tables, Intel's AMX in the Software Developer's Manual, where a warp is one thread. One table serves verifier, interpreters and lowering.
 //!
 //! Invariant: each element of a tile is held by exactly one lane of one thread, but for the
 //! operands of `wmma`, which both halves of a warp hold.
-use crate::types::DType;
+use crate::types::{DType, Type};
 
 /// The names of the tiles: rows, columns and terms of a sum.
-pub(crate) const TILES: &[&str] = &["m16n8k8", "m16n8k16", "m16n8k32", "mfma16x16x16", "mfma32x32x8", "wmma16x16x16"];
+pub(crate) const TILES: &[&str] =
+    &["m16n8k8", "m16n8k16", "m16n8k32", "mfma16x16x16", "mfma32x32x8", "wmma16x16x16", "amx16x16x32", "amx16x16x64"];
 
 /// A shape of tiles, with the way in which the threads of a warp hold them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -27,6 +28,20 @@ pub enum Tile {
     Mfma32x32x8,
     /// `v_wmma` of halves for waves of 32 threads, sums in f32.
     Wmma16x16x16,
+    /// The tile registers of x86-64 (AMX), for halves: one thread holds a whole tile. Sums in f32.
+    Amx16x16x32,
+    /// The same for bytes, sums in i32.
+    Amx16x16x64,
+}
+
+/// Rows of a tile that one thread holds, each of them so many bytes: a tile register.
+pub const REGISTER_ROWS: i64 = 16;
+pub const REGISTER_ROW_BYTES: usize = 64;
+
+/// Returns true for the type of a tile register.
+pub fn is_tile_register(ty: &Type) -> bool {
+    let Type::Vector { lanes, dtype } = ty else { return false };
+    *lanes as usize * dtype.size() == REGISTER_ROWS as usize * REGISTER_ROW_BYTES
 }
 
 /// One operand or the result of a product of tiles.
@@ -53,8 +68,16 @@ const HALVES: &[DType] = &[DType::F16, DType::BF16];
 const BYTES: &[DType] = &[DType::I8, DType::U8];
 
 impl Tile {
-    pub const ALL: [Self; 6] =
-        [Self::M16N8K8, Self::M16N8K16, Self::M16N8K32, Self::Mfma16x16x16, Self::Mfma32x32x8, Self::Wmma16x16x16];
+    pub const ALL: [Self; 8] = [
+        Self::M16N8K8,
+        Self::M16N8K16,
+        Self::M16N8K32,
+        Self::Mfma16x16x16,
+        Self::Mfma32x32x8,
+        Self::Wmma16x16x16,
+        Self::Amx16x16x32,
+        Self::Amx16x16x64,
+    ];
 
     pub fn name(self) -> &'static str {
         TILES[self as usize]
@@ -72,6 +95,8 @@ impl Tile {
             Self::M16N8K32 => [16, 8, 32],
             Self::Mfma16x16x16 | Self::Wmma16x16x16 => [16, 16, 16],
             Self::Mfma32x32x8 => [32, 32, 8],
+            Self::Amx16x16x32 => [16, 16, 32],
+            Self::Amx16x16x64 => [16, 16, 64],
         }
     }
 
@@ -80,6 +105,7 @@ impl Tile {
         match self {
             Self::M16N8K8 | Self::M16N8K16 | Self::M16N8K32 | Self::Wmma16x16x16 => 32,
             Self::Mfma16x16x16 | Self::Mfma32x32x8 => 64,
+            Self::Amx16x16x32 | Self::Amx16x16x64 => 1,
         }
     }
 
@@ -87,8 +113,8 @@ impl Tile {
     fn operands(self) -> &'static [DType] {
         match self {
             Self::M16N8K8 => &[DType::F32],
-            Self::M16N8K16 | Self::Mfma16x16x16 | Self::Mfma32x32x8 | Self::Wmma16x16x16 => HALVES,
-            Self::M16N8K32 => BYTES,
+            Self::M16N8K16 | Self::Mfma16x16x16 | Self::Mfma32x32x8 | Self::Wmma16x16x16 | Self::Amx16x16x32 => HALVES,
+            Self::M16N8K32 | Self::Amx16x16x64 => BYTES,
         }
     }
 
@@ -111,7 +137,7 @@ impl Tile {
         let [m, n, k] = self.sizes();
         // Both halves of a warp hold the operands of `wmma`.
         let copies = if self == Self::Wmma16x16x16 { 2 } else { 1 };
-        let sums = if self == Self::M16N8K32 { &[DType::I32][..] } else { &[DType::F32] };
+        let sums = if self.operands() == BYTES { &[DType::I32][..] } else { &[DType::F32] };
         match role {
             Role::A => Part { lanes: copies * m * k / self.warp(), dtypes: self.operands() },
             Role::B => Part { lanes: copies * k * n / self.warp(), dtypes: self.operands() },
@@ -122,7 +148,7 @@ impl Tile {
     /// Returns true if the element types of the operands go together: bytes of any sign, else equal
     /// ones.
     pub fn admits_together(self, a: DType, b: DType) -> bool {
-        a == b || self == Self::M16N8K32
+        a == b || self.operands() == BYTES
     }
 
     /// Returns the row and the column of the element that a thread's lane holds: rows and terms of
@@ -144,6 +170,11 @@ impl Tile {
             (Self::Mfma32x32x8, Role::A) => [thread % 32, 4 * (thread / 32) + lane],
             (Self::Mfma32x32x8, Role::B) => [4 * (thread / 32) + lane, thread % 32],
             (Self::Mfma32x32x8, Role::C) => [8 * (lane / 4) + 4 * (thread / 32) + lane % 4, thread % 32],
+            (Self::Amx16x16x32 | Self::Amx16x16x64, Role::A) => [lane / self.sizes()[2], lane % self.sizes()[2]],
+            // Terms that follow each other lie together, as many as 32 bits hold.
+            (Self::Amx16x16x32, Role::B) => [lane / 32 * 2 + lane % 2, lane % 32 / 2],
+            (Self::Amx16x16x64, Role::B) => [lane / 64 * 4 + lane % 4, lane % 64 / 4],
+            (Self::Amx16x16x32 | Self::Amx16x16x64, Role::C) => [lane / 16, lane % 16],
             (Self::Wmma16x16x16, Role::A) => [thread % 16, lane],
             (Self::Wmma16x16x16, Role::B) => [lane, thread % 16],
             (Self::Wmma16x16x16, Role::C) => [2 * lane + thread / 16, thread % 16],

@@ -1,4 +1,6 @@
 //! Tests the promises of this crate from inside, so that one test binary holds LLVM.
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+mod amx;
 mod errors;
 mod levels;
 mod library;

@@ -1,5 +1,5 @@
 //! Computes equal things once, branches of pure ops among them, and drops unused ones.
-use disc_ir::{Attr, Block, Function, Inst, OpKind, Type, Value, ops::Trait};
+use disc_ir::{Attr, Block, Function, Inst, OpKind, Type, Value, fragment::is_tile_register, ops::Trait};
 use std::{collections::HashMap, fmt::Write};
 
 /// The key by which two pure ops are equal. Attributes are compared by their debug text, which
@@ -51,8 +51,9 @@ fn meaning(kernel: &Function, inst: Inst, replaced: &HashMap<Value, Value>) -> O
             data.regions.iter().try_for_each(|&region| branch(kernel, region, replaced, &mut found))?;
             Some(found)
         }
-        // Each is memory of its own.
+        // Each is memory of its own, or a register that would have to be copied.
         OpKind::Scratch | OpKind::Shared => None,
+        OpKind::Constant if is_tile_register(kernel.ty(kernel.result(inst))) => None,
         kind if kind.def().has(Trait::Pure) && data.regions.is_empty() => Some(text(&data.attrs)),
         _ => None,
     }

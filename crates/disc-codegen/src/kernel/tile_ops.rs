@@ -1,6 +1,9 @@
-//! Writes asynchronous copies to shared memory, and products of tiles by a warp.
+//! Writes asynchronous copies to shared memory, and products of tiles.
 use super::KernelBuilder;
-use disc_ir::{Attr, DType, Literal, OpKind, Type, Value, fragment::Tile};
+use disc_ir::{
+    Attr, DType, Literal, OpKind, Type, Value,
+    fragment::{REGISTER_ROW_BYTES, REGISTER_ROWS, Tile},
+};
 
 impl KernelBuilder {
     /// Begins to copy `elements` elements to shared memory; zeros unless `exists`.
@@ -25,6 +28,25 @@ impl KernelBuilder {
         let ty = Type::Vector { lanes: bytes / dtype.size() as u32, dtype };
         let attrs = [("transposed", Attr::Bool(true))];
         self.emit_as(OpKind::LoadMatrix, &[buffer, index], &attrs[..usize::from(transposed)], ty)
+    }
+
+    /// A tile register of zeros, a new one each time: to copy one, it would have to be stored.
+    pub fn zero_tile(&mut self, dtype: DType) -> Value {
+        let lanes = (REGISTER_ROWS as usize * REGISTER_ROW_BYTES / dtype.size()) as u32;
+        let attrs = [("value", Literal::splat_i64(dtype, 0).into())];
+        self.emit_as(OpKind::Constant, &[], &attrs, Type::Vector { lanes, dtype })
+    }
+
+    /// Reads a tile register from rows that are `stride` elements apart.
+    pub fn load_tile(&mut self, buffer: Value, index: Value, stride: Value) -> Value {
+        let dtype = self.dtype(buffer);
+        let lanes = (REGISTER_ROWS as usize * REGISTER_ROW_BYTES / dtype.size()) as u32;
+        self.emit_as(OpKind::LoadTile, &[buffer, index, stride], &[], Type::Vector { lanes, dtype })
+    }
+
+    /// Writes a tile register to such rows.
+    pub fn store_tile(&mut self, buffer: Value, index: Value, stride: Value, value: Value) {
+        self.emit_all(OpKind::StoreTile, &[buffer, index, stride, value], &[], None);
     }
 
     /// Multiplies two fragments and adds a third.

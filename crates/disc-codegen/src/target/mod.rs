@@ -14,7 +14,7 @@ mod host;
 
 pub use compilation::Compilation;
 pub use cpu_model::{CpuModel, Tile};
-use disc_ir::DType;
+use disc_ir::{DType, fragment::Tile as RegisterTile};
 pub use gpu_model::{GpuModel, NVIDIA, NVIDIA_SPECIFIC};
 use std::{fmt, str::FromStr};
 
@@ -32,6 +32,9 @@ pub enum X86Level {
 /// An extension that a CPU may have beyond its level, and that kernels are written for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum X86Extension {
+    AmxBf16,
+    AmxInt8,
+    AmxTile,
     AvxVnni,
     Avx512Bf16,
     Avx512Fp16,
@@ -119,11 +122,23 @@ impl X86Level {
 }
 
 impl X86Extension {
-    pub const ALL: [Self; 5] = [Self::AvxVnni, Self::Avx512Bf16, Self::Avx512Fp16, Self::Avx512Vbmi, Self::Avx512Vnni];
+    pub const ALL: [Self; 8] = [
+        Self::AmxBf16,
+        Self::AmxInt8,
+        Self::AmxTile,
+        Self::AvxVnni,
+        Self::Avx512Bf16,
+        Self::Avx512Fp16,
+        Self::Avx512Vbmi,
+        Self::Avx512Vnni,
+    ];
 
     /// The name in target texts, which is LLVM's too.
     pub fn name(self) -> &'static str {
         match self {
+            Self::AmxBf16 => "amx-bf16",
+            Self::AmxInt8 => "amx-int8",
+            Self::AmxTile => "amx-tile",
             Self::AvxVnni => "avxvnni",
             Self::Avx512Bf16 => "avx512bf16",
             Self::Avx512Fp16 => "avx512fp16",
@@ -136,6 +151,7 @@ impl X86Extension {
     pub fn needs(self) -> X86Level {
         match self {
             Self::AvxVnni => X86Level::V3,
+            Self::AmxBf16 | Self::AmxInt8 | Self::AmxTile => X86Level::V4,
             Self::Avx512Bf16 | Self::Avx512Fp16 | Self::Avx512Vbmi | Self::Avx512Vnni => X86Level::V4,
         }
     }
@@ -291,16 +307,32 @@ impl Target {
     ///
     /// The first and the last depend on extensions only: code for a level runs on CPUs that lack
     /// them. Cores with AVX512-FP16 (Sapphire Rapids and later ones) add up products of f32 faster:
-    /// 132 against 86 GFLOP/s of one thread, for 128 rows, widening of the panels included.
+    /// 132 against 86 GFLOP/s of one thread, for 128 rows, widening of the panels included. Those
+    /// with tile registers take the same words.
     pub fn word_elements(&self, dtype: DType) -> Option<DType> {
         let Self::X86(x86) = self else { return None };
         let dots = if x86.level < X86Level::V4 { X86Extension::AvxVnni } else { X86Extension::Avx512Vnni };
         match dtype {
             DType::I8 if x86.level > X86Level::V2 && x86.has(dots) => Some(DType::I8),
             DType::I8 | DType::U8 => Some(DType::I16),
-            DType::BF16 if x86.has(X86Extension::Avx512Bf16) && !x86.has(X86Extension::Avx512Fp16) => Some(DType::BF16),
+            DType::BF16 if x86.has(X86Extension::Avx512Bf16) => {
+                let adds_f32_faster = x86.has(X86Extension::Avx512Fp16) && !x86.has(X86Extension::AmxBf16);
+                (!adds_f32_faster).then_some(DType::BF16)
+            }
             _ => None,
         }
+    }
+
+    /// The tile registers that multiply elements of `dtype` by elements of the same type, in words
+    /// of [`Self::word_elements`].
+    pub fn register_tile(&self, dtype: DType) -> Option<RegisterTile> {
+        let Self::X86(x86) = self else { return None };
+        let (tile, extension) = match dtype {
+            DType::BF16 => (RegisterTile::Amx16x16x32, X86Extension::AmxBf16),
+            DType::I8 => (RegisterTile::Amx16x16x64, X86Extension::AmxInt8),
+            _ => return None,
+        };
+        x86.has(extension).then_some(tile)
     }
 
     /// The x86-64 level, if the target is x86-64.

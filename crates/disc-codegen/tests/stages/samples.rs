@@ -17,8 +17,12 @@ impl Numbers {
             let values: Vec<f64> = (0..count).map(|_| (self.next() % 4001) as f64 / 1000.0 - 2.0).collect();
             return Tensor::from_f64s(dtype, dims, &values).expect("as many values as elements");
         }
-        let range = if dtype == DType::I1 { 2 } else { 4 };
-        let values: Vec<i64> = (0..count).map(|_| (self.next() % range) as i64).collect();
+        let (range, least) = match dtype {
+            DType::I1 => (2, 0),
+            DType::I8 => (9, -4),
+            _ => (4, 0),
+        };
+        let values: Vec<i64> = (0..count).map(|_| (self.next() % range) as i64 + least).collect();
         Tensor::from_i64s(dtype, dims, &values).expect("as many values as elements")
     }
 }

@@ -9,9 +9,11 @@ use super::{
     scalar::{Scalar, round},
     table::{Eval, eval},
     tensor::count,
+    tiles::{Elements, product},
 };
 use crate::{
     diag::Diagnostic,
+    fragment::{REGISTER_ROW_BYTES, Role, Tile},
     ops::OpKind,
     types::{DType, Type},
 };
@@ -59,6 +61,40 @@ pub(super) fn store(machine: &mut Machine<'_>, call: &Call<'_>) -> Evaluated {
         machine.memory.write(buffer, element(index, lane), value.element(lane))?;
     }
     Ok(Vec::new())
+}
+
+/// The number of the element of a buffer that an element of a tile register is.
+fn element_of_tile(call: &Call<'_>, dtype: DType, lane: usize) -> Result<i64, Diagnostic> {
+    let columns = REGISTER_ROW_BYTES / dtype.size();
+    Ok(call.int_operand(1)? + (lane / columns) as i64 * call.int_operand(2)? + (lane % columns) as i64)
+}
+
+pub(super) fn load_tile(machine: &mut Machine<'_>, call: &Call<'_>) -> Evaluated {
+    let buffer = call.buffer(0)?;
+    let mut result = Tensor::zeros(call.dtype(), call.shape());
+    for lane in 0..result.len() {
+        result.set_element(lane, machine.memory.read(buffer, element_of_tile(call, call.dtype(), lane)?)?);
+    }
+    Ok(vec![result.into()])
+}
+
+pub(super) fn store_tile(machine: &mut Machine<'_>, call: &Call<'_>) -> Evaluated {
+    let (buffer, value) = (call.buffer(0)?, call.tensor(3)?);
+    machine.charge(value.len() as u64)?;
+    for lane in 0..value.len() {
+        machine.memory.write(buffer, element_of_tile(call, value.dtype(), lane)?, value.element(lane))?;
+    }
+    Ok(Vec::new())
+}
+
+/// Multiplies tiles that one thread holds.
+pub(super) fn multiply_tiles(machine: &mut Machine<'_>, call: &Call<'_>) -> Evaluated {
+    let tile = Tile::from_name(call.word("tile")).filter(|tile| tile.warp() == 1);
+    let tile = tile.ok_or_else(|| call.malformed("the threads of a warp hold this tile".into()))?;
+    let elements = |operand, role| Ok::<_, Diagnostic>(Elements::of(tile, role, &[call.tensor(operand)?]));
+    let operands = [elements(0, Role::A)?, elements(1, Role::B)?, elements(2, Role::C)?];
+    machine.charge(tile.sizes().iter().map(|&size| u64::from(size)).product())?;
+    Ok(vec![product(tile, &operands, 0, call.dtype()).into()])
 }
 
 pub(super) fn view(_: &mut Machine<'_>, call: &Call<'_>) -> Evaluated {

@@ -39,6 +39,7 @@ mod sort;
 mod special;
 mod table;
 mod tensor;
+mod tiles;
 mod window;
 
 #[cfg(test)]

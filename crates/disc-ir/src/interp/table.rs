@@ -132,7 +132,6 @@ pub(super) fn eval(kind: K) -> Eval {
         | K::CommitCopies
         | K::CopyAsync
         | K::LoadMatrix
-        | K::MultiplyTiles
         | K::Place
         | K::ReduceGroup
         | K::ReleaseGrid
@@ -151,6 +150,9 @@ pub(super) fn eval(kind: K) -> Eval {
         K::Fma => L(Other(kernel::fma)),
         K::For => Op(kernel::for_),
         K::LaneMask => Op(kernel::lane_mask),
+        K::LoadTile => Op(kernel::load_tile),
+        K::MultiplyTiles => Op(kernel::multiply_tiles),
+        K::StoreTile => Op(kernel::store_tile),
         K::Lanes => Op(kernel::lanes),
         K::Load => Op(kernel::load),
         K::Prefetch => Op(kernel::prefetch),

@@ -149,7 +149,8 @@ op! {
 op! {
     /// The product of two tiles plus a third, by a whole warp: `a * b + c`, where each thread holds
     /// a part of each tile as [`crate::fragment`] says. Products are added up in the type of `c`. A
-    /// target may round operands of f32 to tf32, which has 10 bits behind the point.
+    /// target may round operands of f32 to tf32, which has 10 bits behind the point, and may take
+    /// denormal numbers as zeros. A kernel that runs on no grid is a warp of one thread.
     ///
     /// (C1) The types are those of the fragments of the tile.
     /// (C2) A warp has as many threads as hold the tile together.

@@ -14,6 +14,7 @@ use super::{
 use crate::{
     attr::AttrKind,
     diag::{Code, Diagnostic},
+    fragment::{REGISTER_ROW_BYTES, REGISTER_ROWS},
     infer::{InferCx, Inferred},
     types::{DType, Space, Type},
 };
@@ -23,6 +24,7 @@ const BOOL: DTypeClass = DTypeClass::BOOL;
 const NUMBER: DTypeClass = DTypeClass::NUMBER;
 const SCALED: DTypeClass = DTypeClass::of(&[DType::F32, DType::F64]);
 const INDEX: DTypeClass = DTypeClass::of(&[DType::I32, DType::I64]);
+const TILED: DTypeClass = DTypeClass::of(&[DType::BF16, DType::F16, DType::F32, DType::I8, DType::U8, DType::I32]);
 
 /// The uses of memory that a load is told about.
 pub(crate) const CACHES: &[&str] = &["readonly", "stream"];
@@ -71,6 +73,23 @@ op! {
     /// (C3) `align` is a power of two; then `index` is a scalar.
     Store = "store"(buffer: one(ANY), index: one(INDEX), value: one(ANY), mask: opt(BOOL)) { nontemporal: optional(AttrKind::Int), align: optional(AttrKind::Int) } -> ()
         traits [Writes] stages Stages::Kernel, infer store;
+}
+
+op! {
+    /// Reads a tile register: 16 rows of 64 bytes, one after the other, the first of them from an
+    /// index on, the others `stride` elements apart.
+    ///
+    /// (C1) The result has the buffer's element type and 1024 bytes.
+    LoadTile = "load_tile"(buffer: one(TILED), index: one(INDEX), stride: one(INDEX)) -> (result: one(TILED))
+        traits [Reads] stages Stages::Kernel, infer load_tile;
+}
+
+op! {
+    /// Writes a tile register, as [`LoadTile`](OpKind::LoadTile) reads one.
+    ///
+    /// (C1) `value` has the buffer's element type and 1024 bytes.
+    StoreTile = "store_tile"(buffer: one(TILED), index: one(INDEX), stride: one(INDEX), value: one(TILED)) -> ()
+        traits [Writes] stages Stages::Kernel, infer store_tile;
 }
 
 op! {
@@ -285,6 +304,30 @@ fn store(cx: &InferCx<'_>) -> Inferred {
         true => Ok(Vec::new()),
         false => Err(cx.error(Code::E0209, 2, format!("`nontemporal = {multiple}` of {}", cx.ty(2)))),
     }
+}
+
+/// Checks a tile register of `lanes` elements in or out of a buffer.
+fn check_tile(cx: &InferCx<'_>, lanes: u32, dtype: DType) -> Result<(), Diagnostic> {
+    let element = element_of_buffer(cx)?;
+    if element != dtype {
+        return Err(cx.error(Code::E0204, 1, format!("the buffer holds {element}, the tile {dtype}")));
+    }
+    let expected = REGISTER_ROWS as usize * REGISTER_ROW_BYTES;
+    match lanes as usize * dtype.size() {
+        bytes if bytes == expected => Ok(()),
+        bytes => Err(cx.error(Code::E0205, 1, format!("the tile has {bytes} bytes, expected {expected}"))),
+    }
+}
+
+fn load_tile(cx: &InferCx<'_>) -> Inferred {
+    let (lanes, dtype) = declared_vector(cx)?;
+    check_tile(cx, lanes, dtype)?;
+    Ok(vec![Type::Vector { lanes, dtype }])
+}
+
+fn store_tile(cx: &InferCx<'_>) -> Inferred {
+    check_tile(cx, lanes(cx, 3)?, cx.ty(3).dtype())?;
+    Ok(Vec::new())
 }
 
 fn view(cx: &InferCx<'_>) -> Inferred {

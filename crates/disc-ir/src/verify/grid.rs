@@ -53,7 +53,12 @@ pub(super) fn check(cx: &mut Check<'_>) {
     let is_threads = function.grid.is_some() || cx.routines.contains(&function.name);
     for inst in function.walk(function.body) {
         // The type of shared memory says where it belongs.
-        if function.grid.is_none() && is_of_threads(function.kind_of(inst)) && function.kind_of(inst) != OpKind::Shared {
+        let is_of_one = tile(function, inst).is_some_and(|tile| tile.warp() == 1);
+        if function.grid.is_none()
+            && is_of_threads(function.kind_of(inst))
+            && function.kind_of(inst) != OpKind::Shared
+            && !is_of_one
+        {
             let is_rule = matches!(function.kind_of(inst), OpKind::CommitCopies | OpKind::WaitGrid | OpKind::ReleaseGrid);
             let constraint = if is_rule { "(C1) " } else { "" };
             let message = format!("{constraint}a {} has no threads: a grid kernel has", describe(function.kind));
@@ -83,7 +88,7 @@ fn of_vector_registers(function: &Function, inst: Inst) -> Option<String> {
     let kind = function.kind_of(inst);
     match kind {
         OpKind::LaneMask if lanes(function.results_of(inst).first()) == 1 => None,
-        OpKind::LaneMask | OpKind::DotLanes => Some("an op of vector registers".into()),
+        OpKind::LaneMask | OpKind::DotLanes | OpKind::LoadTile | OpKind::StoreTile => Some("an op of vector registers".into()),
         OpKind::Load | OpKind::Store => {
             let (accessed, mask) = if kind == OpKind::Load { (function.result(inst), 2) } else { (operands[2], 3) };
             match () {
@@ -105,10 +110,16 @@ fn of_vector_registers(function: &Function, inst: Inst) -> Option<String> {
     }
 }
 
+/// Returns the tile of an op that multiplies tiles.
+fn tile(function: &Function, inst: Inst) -> Option<Tile> {
+    let multiplies = function.kind_of(inst) == OpKind::MultiplyTiles;
+    multiplies.then(|| Tile::from_name(function.attr_word(inst, "tile"))).flatten()
+}
+
 /// Returns true if a thread holds values of this type as its part of a tile.
 fn is_fragment(ty: &Type) -> bool {
     let Type::Vector { lanes, dtype } = ty else { return false };
-    let parts = Tile::ALL.into_iter().flat_map(|tile| [tile.a(), tile.b(), tile.c()]);
+    let parts = Tile::ALL.into_iter().filter(|tile| tile.warp() > 1).flat_map(|tile| [tile.a(), tile.b(), tile.c()]);
     parts.into_iter().any(|part| part.lanes == *lanes && part.dtypes.contains(dtype))
 }
 
@@ -137,7 +148,7 @@ fn check_warp(function: &Function, inst: Inst, grid: Grid) -> Result<(), Diagnos
             }
             _ => return Ok(()),
         },
-        OpKind::MultiplyTiles => match Tile::from_name(function.attr_word(inst, "tile")) {
+        OpKind::MultiplyTiles => match tile(function, inst) {
             Some(tile) if tile.warp() != grid.warp => {
                 format!("(C2) {} threads hold a tile `{}`, and a warp has {}", tile.warp(), tile.name(), grid.warp)
             }

@@ -1,6 +1,6 @@
 //! Lowers structured control flow to basic blocks. Loops are rotated: tested at their end, behind a
 //! guard that skips empty ones.
-use super::Lowering;
+use super::{Lowering, tiles::value_of};
 use crate::{Error, emit::Val};
 use disc_ir::{Block, Inst, Value};
 use inkwell::{IntPredicate, basic_block::BasicBlock, values::PhiValue};
@@ -27,12 +27,12 @@ impl<'c> Lowering<'_, 'c> {
 
     /// Emits one phi per value at the start of the current block.
     fn phis(&self, types_of: &[Val<'c>]) -> Result<Vec<PhiValue<'c>>, Error> {
-        types_of.iter().map(|value| Ok(self.emit.builder.build_phi(value.get_type(), "")?)).collect()
+        types_of.iter().map(|&value| self.emit.phi_of(value)).collect()
     }
 
     fn define_all(&mut self, results: &[Value], phis: &[PhiValue<'c>]) {
         for (&result, phi) in results.iter().zip(phis) {
-            self.bind(result, phi.as_basic_value());
+            self.bind(result, value_of(*phi));
         }
     }
 
@@ -48,7 +48,7 @@ impl<'c> Lowering<'_, 'c> {
         self.emit.builder.position_at_end(body);
         let heads: Vec<Val<'c>> = [lower].into_iter().chain(inits.iter().copied()).collect();
         let phis = self.phis(&heads)?;
-        let arguments: Vec<Val<'c>> = phis.iter().map(|phi| phi.as_basic_value()).collect();
+        let arguments: Vec<Val<'c>> = phis.iter().map(|&phi| value_of(phi)).collect();
         let carried = self.region(self.function.inst(inst).regions[0], &arguments)?;
         let latch = self.block()?;
         let next = self.emit.builder.build_int_nsw_add(arguments[0].into_int_value(), step.into_int_value(), "")?;
@@ -98,7 +98,7 @@ impl<'c> Lowering<'_, 'c> {
 
         self.emit.builder.position_at_end(head);
         let phis = self.phis(&inits)?;
-        let arguments: Vec<Val<'c>> = phis.iter().map(|phi| phi.as_basic_value()).collect();
+        let arguments: Vec<Val<'c>> = phis.iter().map(|&phi| value_of(phi)).collect();
         let regions = self.function.inst(inst).regions.clone();
         let goes_on = self.region(regions[0], &arguments)?;
         let [goes_on] = goes_on[..] else { return Err(self.error(inst, "needs one condition".to_owned())) };

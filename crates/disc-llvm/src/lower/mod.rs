@@ -20,6 +20,7 @@ mod pick;
 mod runtime;
 mod scale;
 mod strided;
+mod tiles;
 mod transpose;
 
 pub use entry::entry_symbol;
@@ -266,6 +267,8 @@ impl<'e, 'c> Lowering<'e, 'c> {
             LaneMask => self.lane_mask(inst),
             Lanes => self.lanes(inst),
             Load => self.load(inst),
+            LoadTile => self.load_tile(inst),
+            MultiplyTiles if self.function.grid.is_none() => self.multiply_registers(inst),
             Prefetch => self.prefetch(inst),
             RecastLanes => self.recast_lanes(inst),
             ReduceLanes => self.reduce_lanes(inst),
@@ -273,6 +276,7 @@ impl<'e, 'c> Lowering<'e, 'c> {
             Splat => self.splat(inst),
             Nontemporal => self.nontemporal(inst),
             Store => self.store(inst),
+            StoreTile => self.store_tile(inst),
             PickLanes => self.pick_lanes(inst),
             TransposeLanes => self.transpose_lanes(inst),
             UnzipLanes => self.unzip_lanes(inst),

@@ -7,6 +7,7 @@ use crate::{
 use disc_ir::{
     Attr, DType, Dim, Inst, Literal, Symbol,
     dim::{Defect, DimLowering},
+    fragment::is_tile_register,
 };
 use inkwell::IntPredicate;
 use std::collections::HashMap;
@@ -17,6 +18,9 @@ impl<'c> Lowering<'_, 'c> {
         let Some(Attr::Literal(literal)) = &self.function.inst(inst).attrs[0] else {
             return Err(self.error(inst, "needs a literal".to_owned()));
         };
+        if is_tile_register(self.function.ty(self.function.result(inst))) {
+            return self.zero_tile(inst, literal);
+        }
         let element = |lane: u32| self.emit.element(literal, lane as usize);
         let value = match literal.splat {
             true => vector_or_scalar(&vec![element(0); lanes as usize]),

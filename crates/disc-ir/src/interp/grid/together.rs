@@ -5,15 +5,16 @@ use super::{Mask, Threads, active, by};
 use crate::{
     diag::{Code, Diagnostic},
     fragment::{Role, Tile},
-    graph::{Inst, Value},
+    graph::Inst,
     interp::{
         Tensor,
         machine::Machine,
         scalar::{Scalar, round},
         table::{Eval, eval},
+        tiles::{Elements, product},
     },
     ops::OpKind,
-    types::{DType, Type},
+    types::Type,
 };
 use std::collections::HashMap;
 
@@ -183,42 +184,19 @@ impl<'a> Threads<'a> {
         self.check_warps(mask)?;
         let tile = Tile::from_name(self.word(inst, "tile")).ok_or_else(|| fault("there is no such tile".into()))?;
         let operands = self.function.operands(inst).to_vec();
-        let warp = tile.warp() as usize;
+        let (warp, dtype, result) = (tile.warp() as usize, self.dtype(operands[2]), self.function.result(inst));
         for first in active(mask).filter(|thread| thread % warp == 0) {
-            let [a, b, c] =
-                [(0, Role::A), (1, Role::B), (2, Role::C)].map(|(i, role)| self.gather(tile, role, operands[i], first));
-            let (a, b, c) = (a?, b?, c?);
+            let gather = |(operand, role): (usize, Role)| {
+                let held = (first..first + warp).map(|thread| self.tensor(operands[operand], thread));
+                Ok(Elements::of(tile, role, &held.collect::<Result<Vec<_>, Diagnostic>>()?))
+            };
+            let [a, b, c] = [(0, Role::A), (1, Role::B), (2, Role::C)].map(gather);
+            let elements = [a?, b?, c?];
             for thread in 0..warp {
-                let lanes = tile.part(Role::C).lanes;
-                let dtype = self.dtype(operands[2]);
-                let element = |lane: usize| {
-                    let [row, column] = tile.element(Role::C, thread as u32, lane as u32);
-                    (0..tile.sizes()[2]).fold(c[&[row, column]], |sum, term| add(sum, a[&[row, term]], b[&[term, column]]))
-                };
-                let result = Tensor::from_fn(dtype, vec![lanes.into()], element);
-                self.frames[first + thread].define(self.function.result(inst), result.into());
+                let part = product(tile, &elements, thread as u32, dtype);
+                self.frames[first + thread].define(result, part.into());
             }
         }
         Ok(())
-    }
-
-    /// The elements of a tile, by row and column.
-    fn gather(&self, tile: Tile, role: Role, value: Value, first: usize) -> Result<HashMap<[u32; 2], Scalar>, Diagnostic> {
-        let mut found = HashMap::new();
-        for thread in 0..tile.warp() {
-            let held = self.tensor(value, first + thread as usize)?;
-            for lane in 0..tile.part(role).lanes {
-                found.insert(tile.element(role, thread, lane), held.at(lane as usize));
-            }
-        }
-        Ok(found)
-    }
-}
-
-/// Adds a product, rounded once in f32; integers wrap.
-fn add(sum: Scalar, a: Scalar, b: Scalar) -> Scalar {
-    match (a, b, sum) {
-        (Scalar::Int(a), Scalar::Int(b), Scalar::Int(sum)) => round(DType::I32, Scalar::Int(a * b + sum)),
-        (a, b, sum) => Scalar::Float((a.as_f64() as f32).mul_add(b.as_f64() as f32, sum.as_f64() as f32).into()),
     }
 }

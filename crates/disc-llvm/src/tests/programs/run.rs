@@ -2,10 +2,15 @@
 use crate::{Compiled, Options, compile, entry_symbol, tests::alone};
 use disc_codegen::{
     host::{Program, lower},
-    target::Target,
+    target::{CpuModel, Target},
 };
 use disc_ir::{DType, Function, FunctionKind, Module, TensorType, interp::Tensor};
-use disc_passes::{buffers::plan_buffers, fusion::fuse, pass::PassCx};
+use disc_passes::{
+    buffers::plan_buffers,
+    fusion::fuse,
+    pass::PassCx,
+    tensor::{lower_convolutions, pack_weights},
+};
 use disc_ral::{
     BlobMeta, Code, Cpu, EntryMeta, Error, Executable, ExecutableOptions, HostOutputs, HostTensor, InputMeta, Library,
     ModuleMeta, OutputMeta, Site, Weight, WeightMeta,
@@ -16,8 +21,21 @@ pub(super) fn parse(text: &str) -> Module {
     disc_ir::text::parse(text).unwrap_or_else(|errors| panic!("{}\n{text}", errors[0]))
 }
 
-pub(super) fn lowered(mut module: Module, target: &Target) -> Program {
-    let mut cx = PassCx::default();
+pub(super) fn lowered(module: Module, target: &Target) -> Program {
+    lowered_by(module, target, PassCx::default())
+}
+
+/// Lowers a program whose weights are packed as the target reads them.
+pub(super) fn packed(mut module: Module, target: &Target) -> Program {
+    let model = CpuModel::of(target).expect("a CPU");
+    let mut cx = PassCx::new(disc_passes::options::Options::of(model));
+    for pass in [&lower_convolutions::PASS, &pack_weights::PASS] {
+        (pass.run)(&mut module, &mut cx).unwrap();
+    }
+    lowered_by(module, target, cx)
+}
+
+fn lowered_by(mut module: Module, target: &Target, mut cx: PassCx) -> Program {
     (fuse::PASS.run)(&mut module, &mut cx).unwrap();
     (plan_buffers::PASS.run)(&mut module, &mut cx).unwrap();
     lower(module, &alone(target)).unwrap()

@@ -45,24 +45,26 @@ fn hot_loops(function: &str) -> Vec<&str> {
     blocks.filter_map(|block| body(block).map(|end| &block[..end])).collect()
 }
 
+/// A product with weights in panels of words.
+fn product_of_words(dtype: &str, sum: &str, word: u32) -> String {
+    let (w, y) = (format!("tensor<1x{}x32x{word}x{dtype}>", 64 / word), format!("tensor<[B]x32x{sum}>"));
+    let attrs = format!("lhs_contracting_dims = [1], rhs_contracting_dims = [1], packed_columns = [32], dtype = {sum}");
+    format!(
+        "weight @w : {w}
+        func @main(%x: tensor<[B]x64x{dtype}>) -> {y} {{
+          %w = weight @w : {w}
+          %y = dot_general %x, %w, {attrs} : (tensor<[B]x64x{dtype}>, {w}) -> {y}
+          return %y : {y}
+        }}"
+    )
+}
+
 #[test]
 fn products_of_words_are_one_instruction() {
-    let product = |dtype: &str, sum: &str, word: u32| {
-        let (w, y) = (format!("tensor<1x{}x32x{word}x{dtype}>", 64 / word), format!("tensor<[B]x32x{sum}>"));
-        let attrs = format!("lhs_contracting_dims = [1], rhs_contracting_dims = [1], packed_columns = [32], dtype = {sum}");
-        format!(
-            "weight @w : {w}
-            func @main(%x: tensor<[B]x64x{dtype}>) -> {y} {{
-              %w = weight @w : {w}
-              %y = dot_general %x, %w, {attrs} : (tensor<[B]x64x{dtype}>, {w}) -> {y}
-              return %y : {y}
-            }}"
-        )
-    };
     let target: Target = "x86-64-v4+avx512bf16+avx512vnni".parse().unwrap();
     for (dtype, sum, word, name) in [("i8", "i32", 4, "vpdpbusd"), ("bf16", "f32", 2, "vdpbf16ps"), ("u8", "i32", 2, "vpdpwssd")]
     {
-        let text = assembly(&lowered(parse(&product(dtype, sum, word)), &target), &alone(&target)).unwrap();
+        let text = assembly(&lowered(parse(&product_of_words(dtype, sum, word)), &target), &alone(&target)).unwrap();
         // The tallest micro-kernel reads each row's words once for both vectors, and keeps all sums
         // in registers.
         let rows = tile(&target, DType::F32).rows as usize;
@@ -71,6 +73,21 @@ fn products_of_words_are_one_instruction() {
         let block = body.split("\n.LBB").max_by_key(|block| block.matches(name).count()).unwrap();
         assert_eq!(block.matches(name).count(), 2 * rows, "{dtype}: {block}");
         assert!(!block.lines().any(|line| line.trim().starts_with('v') && line.contains("rsp")), "{dtype}: {block}");
+    }
+}
+
+#[test]
+fn tiles_stay_in_their_registers() {
+    let target: Target = "x86-64-v4+amx-bf16+amx-int8+amx-tile+avx512bf16+avx512vnni".parse().unwrap();
+    for (dtype, sum, word, name) in [("i8", "i32", 4, "tdpbssd"), ("bf16", "f32", 2, "tdpbf16ps")] {
+        let text = assembly(&lowered(parse(&product_of_words(dtype, sum, word)), &target), &alone(&target)).unwrap();
+        let (_, body) = functions(&text).into_iter().find(|(name, _)| name.ends_with(".tiles")).expect("the routine for tiles");
+        let block = body.split("\n.LBB").max_by_key(|block| block.matches(name).count()).unwrap();
+        // Four products for two tiles of rows and two of columns, each of which is read once.
+        let counts = [name, "tileloadd", "tilestored", "tilezero"].map(|name| block.matches(name).count());
+        assert_eq!(counts, [4, 4, 0, 0], "{dtype}: {block}");
+        // The sums of two blocks of rows, and of one.
+        assert_eq!(body.matches("tilestored").count(), 6, "{dtype}: {body}");
     }
 }
 

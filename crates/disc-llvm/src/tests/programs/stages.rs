@@ -3,8 +3,8 @@
 #[path = "../../../../disc-codegen/tests/stages/samples.rs"]
 mod samples;
 
-use super::run::{executable, lowered, parse, run};
-use disc_codegen::target::Target;
+use super::run::{executable, lowered, packed, parse, run};
+use disc_codegen::{host::Program, target::Target};
 use disc_ir::{
     DType, Dim, Module, Symbol,
     interp::{self, Limits, Tensor},
@@ -38,19 +38,22 @@ fn close(a: &Tensor, b: &Tensor) -> Result<(), String> {
 
 fn check(text: &str, target: &Target) {
     let tensors = parse(text);
-    let program = lowered(tensors.clone(), target);
+    compare(&tensors, &lowered(tensors.clone(), target), target);
+}
+
+/// Compares compiled code with the program in the interpreter.
+fn compare(tensors: &Module, program: &Program, target: &Target) {
     let mut numbers = Numbers(7);
     let weights: BTreeMap<String, Tensor> =
         tensors.weights.iter().map(|w| (w.name.to_string(), numbers.tensor(w.ty.dtype, &w.ty.static_dims().unwrap()))).collect();
-    let executable = executable(&program, target, &weights);
+    let executable = executable(program, target, &weights);
     let symbols = tensors.function("main").unwrap().bound_symbols();
     let rows = if symbols.is_empty() { 1 } else { SIZES.len() };
     for row in 0..rows {
         let sizes: BTreeMap<Symbol, i64> =
             symbols.iter().enumerate().map(|(i, s)| (s.clone(), SIZES[(row + 3 * i) % SIZES.len()])).collect();
-        let inputs = inputs_of(&tensors, &sizes, &mut Numbers(row as u64 + 1));
-        let expected =
-            interp::run_with(&tensors, "main", &inputs, &|name| weights.get(name).cloned(), Limits::default()).unwrap();
+        let inputs = inputs_of(tensors, &sizes, &mut Numbers(row as u64 + 1));
+        let expected = interp::run_with(tensors, "main", &inputs, &|name| weights.get(name).cloned(), Limits::default()).unwrap();
         let got = run(&executable, &inputs).unwrap_or_else(|e| panic!("{e}\n{sizes:?}\n{}", program.module));
         assert_eq!(expected.len(), got.len());
         for (a, b) in expected.iter().zip(&got) {
@@ -98,4 +101,23 @@ fn ops_with_schedules_of_their_own() {
 #[test]
 fn control_flow() {
     check_all(include_str!("../../../../disc-codegen/tests/stages/control.disc"));
+}
+
+/// The instructions are executed by a handler where this CPU has no tile registers.
+#[test]
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+fn products_in_tile_registers() {
+    let others = "avx512bf16+avx512fp16+avx512vnni";
+    let lacks = format!("x86-64-v4+{others}").parse::<Target>().unwrap().check_host().err();
+    if let Some(lacks) = lacks {
+        return println!("skipped: {lacks}");
+    }
+    crate::tests::amx::install();
+    let target: Target = format!("x86-64-v4+amx-bf16+amx-int8+amx-tile+{others}").parse().unwrap();
+    for (name, text) in programs(include_str!("../../../../disc-codegen/tests/stages/tiles.disc")) {
+        println!("{name}");
+        let tensors = parse(&text);
+        compare(&tensors, &packed(tensors.clone(), &target), &target);
+    }
+    assert!(target.check_host().is_ok() || crate::tests::amx::executed() > 0);
 }

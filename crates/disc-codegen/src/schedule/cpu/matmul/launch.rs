@@ -18,6 +18,7 @@ use crate::{
     },
 };
 use disc_ir::{Dim, FunctionKind, Inst, Value};
+use std::collections::HashMap;
 
 /// Schedules a group of products, or says why it cannot.
 ///
@@ -79,14 +80,16 @@ fn launch(group: &Group<'_>, plans: &[MatmulPlan]) -> Scheduled {
     memory.add_outputs(&mut kb, group);
     let [begin, end] = kb.units();
     let mut parts: Vec<Part<'_>> = Vec::new();
-    // Products of the same rows pack them in the same memory.
-    let mut task: Option<Value> = None;
+    // Products of the same rows pack them in the same memory, and their panels in turn in another.
+    let mut task: HashMap<String, Value> = HashMap::new();
     let share = plans.len() > 1;
     for plan in plans {
         let of = |values: &[Value]| values.iter().map(|&value| memory.at(value)).collect();
         let (ins, outs) = (of(&plan.inputs), of(&plan.outputs));
-        let operands = Operands::new(&mut kb, plan, ins, outs, &mut |kb, name, tensor| match share && name == operands::ROWS {
-            true => *task.get_or_insert_with(|| kb.scratch(tensor)),
+        let operands = Operands::new(&mut kb, plan, ins, outs, &mut |kb, name, tensor| match share
+            && [operands::ROWS, operands::PANEL].contains(&name)
+        {
+            true => *task.entry(name.to_owned()).or_insert_with(|| kb.scratch(tensor)),
             false => kb.scratch(tensor),
         });
         let name = routines.add(group, plan);

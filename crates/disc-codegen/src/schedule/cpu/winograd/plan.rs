@@ -232,12 +232,15 @@ impl Weights {
     }
 }
 
-/// Elements of the words that a product of two operands of one type is made of.
+/// Times that the products of a tile register are as many as those of a vector of words, at least.
+const REGISTER_TILES: i64 = 4;
+
+/// Times that a product of two operands of one type is faster than one of f32, for it is made of
+/// words.
 fn words(group: &Group<'_>, dot: Inst) -> i64 {
     let [kernel, patches] = [0, 1].map(|side| group.tensor(group.function.operands(dot)[side]).dtype);
-    group
-        .target
-        .word_elements(patches)
-        .filter(|&elements| kernel == patches && elements == patches)
-        .map_or(1, |elements| (DType::F32.size() / elements.size()) as i64)
+    group.target.word_elements(patches).filter(|&elements| kernel == patches && elements == patches).map_or(1, |elements| {
+        let in_tiles = group.target.register_tile(elements).map_or(1, |_| REGISTER_TILES);
+        in_tiles * (DType::F32.size() / elements.size()) as i64
+    })
 }

@@ -3,7 +3,7 @@ use super::{
     call::{dispatch, in_blocks},
     dot,
     operands::Operands,
-    partition, prefetch, tail_columns,
+    partition, prefetch, tail_columns, tiles,
 };
 use crate::{
     element::Elements,
@@ -29,7 +29,7 @@ pub(in crate::schedule) struct Part<'g> {
 pub(in crate::schedule) struct Blocks<'a> {
     at: &'a [Index],
     left: Value,
-    rows: [Value; 2],
+    pub(in crate::schedule) rows: [Value; 2],
     pub(in crate::schedule) column: Value,
     panel_width: u32,
     columns: Dim,
@@ -72,11 +72,84 @@ impl<'a> Blocks<'a> {
         right: Value,
     ) {
         let plan = part.plan;
+        if plan.tiles_from(source) {
+            return self.call_either(kb, group, part, source, right);
+        }
+        self.call_even(kb, group, part, source, right);
+    }
+
+    /// Calls the routine for tiles, where the chunk has the rows of one, else micro-kernels.
+    fn call_either(&self, kb: &mut KernelBuilder, group: &Group<'_>, part: &Part<'_>, source: Source, right: Value) {
+        if part.plan.always_fills_tiles() {
+            return self.call_tiles(kb, part, source, right);
+        }
+        let fills = tiles::fills(kb, self.rows);
+        let by_tiles = |kb: &mut KernelBuilder| {
+            self.call_tiles(kb, part, source, right);
+            Vec::new()
+        };
+        let by_words = |kb: &mut KernelBuilder| {
+            self.call_even(kb, group, part, source, right);
+            Vec::new()
+        };
+        kb.if_(fills, by_tiles, by_words);
+    }
+
+    fn call_even(&self, kb: &mut KernelBuilder, group: &Group<'_>, part: &Part<'_>, source: Source, right: Value) {
+        let plan = part.plan;
         let zero = kb.int(0);
-        let fetches = if source == Source::Panels { self.fetches(kb, part) } else { zero };
+        let fetches = if source.is_prepared() { self.fetches(kb, part) } else { zero };
         partition::for_row_blocks(kb, plan, self.rows, |kb, block, [first, height]| {
             self.call_rows(kb, group, part, source, [right, fetches], [block, first, height]);
         });
+    }
+
+    /// Calls the micro-kernel of one source for the first block, which leaves the panel from
+    /// `right` on in task memory, and that of another source for the others.
+    pub(in crate::schedule) fn call_in_turn(
+        &self,
+        kb: &mut KernelBuilder,
+        group: &Group<'_>,
+        part: &Part<'_>,
+        [first, others]: [Source; 2],
+        right: Value,
+    ) {
+        let zero = kb.int(0);
+        let fetches = if first.is_prepared() { self.fetches(kb, part) } else { zero };
+        // A copied operand is not the memory that the others' panel lies in.
+        let there = if others.is_prepared() { right } else { zero };
+        partition::for_row_blocks(kb, part.plan, self.rows, |kb, number, [row, height]| {
+            let call = |source, right| {
+                move |kb: &mut KernelBuilder| {
+                    self.call_rows(kb, group, part, source, [right, fetches], [number, row, height]);
+                    Vec::new()
+                }
+            };
+            let is_first = kb.compare("EQ", number, zero);
+            kb.if_(is_first, call(first, right), call(others, there));
+        });
+    }
+
+    /// Gives the start of the left operand for a row.
+    fn left_of(&self, kb: &mut KernelBuilder, plan: &MatmulPlan, row: Value) -> Value {
+        let stride = kb.dim(&plan.shape.m.left);
+        let offset = kb.mul(row, stride);
+        kb.add(self.left, offset)
+    }
+
+    /// Gives the arguments of a routine for block number `block`, whose first row is `first`.
+    pub(in crate::schedule) fn arguments(
+        &self,
+        kb: &mut KernelBuilder,
+        part: &Part<'_>,
+        [right, fetches]: [Value; 2],
+        [block, first]: [Value; 2],
+    ) -> Vec<Value> {
+        let left = self.left_of(kb, part.plan, first);
+        let mut arguments = part.operands.arguments();
+        arguments.extend([left, right, first, self.column, block, fetches]);
+        arguments.extend(self.outer(part.plan));
+        arguments
     }
 
     /// Calls the micro-kernel for block number `block`, given its first row and its height.
@@ -90,12 +163,8 @@ impl<'a> Blocks<'a> {
         [block, first, height]: [Value; 3],
     ) {
         let plan = part.plan;
-        let row_stride = kb.dim(&plan.shape.m.left);
-        let offset = kb.mul(first, row_stride);
-        let left = kb.add(self.left, offset);
-        let mut arguments = part.operands.arguments();
-        arguments.extend([left, right, first, self.column, block, fetches]);
-        arguments.extend(self.outer(plan));
+        let left = self.left_of(kb, plan, first);
+        let arguments = self.arguments(kb, part, [right, fetches], [block, first]);
         if source != Source::Tail(0) {
             dispatch(kb, &part.name, source, &arguments, height, plan.heights(group.target, source));
         }
@@ -108,11 +177,7 @@ impl<'a> Blocks<'a> {
     /// row blocks.
     fn fetches(&self, kb: &mut KernelBuilder, part: &Part<'_>) -> Value {
         let blocks = partition::row_blocks(kb, part.plan, self.rows);
-        let lines = prefetch::round_lines(kb, part.plan, part.operands.right());
-        let lines = kb.int(lines);
-        let (one, spread) = (kb.int(1), kb.add(lines, blocks));
-        let spread = kb.sub(spread, one);
-        kb.div(spread, blocks)
+        prefetch::share(kb, part.plan, part.operands.right(), blocks)
     }
 
     /// Calls the routines for blocks of dot products.

@@ -98,7 +98,7 @@ impl<'a> Chunk<'a> {
                 let size = kb.dim(&plan.panel_size());
                 let offset = kb.mul(panel, size);
                 let right = kb.add(self.bases[1], offset);
-                return block.call(kb, group, part, Source::Panels, right);
+                return self.prepared(kb, part, &block, right);
             }
             RightForm::Dots => return block.call_dots(kb, group, part, self.bases[1]),
             RightForm::Columns { dots_for_few_rows: true } => block.has_at_most(kb, few_rows(group.target)),
@@ -128,6 +128,25 @@ impl<'a> Chunk<'a> {
             None => self.packed(kb, part, &block),
         }
         kb.close_if(open);
+    }
+
+    /// Multiplies by a panel of weights, which several blocks of rows read from task memory if it
+    /// has to be converted.
+    fn prepared(&self, kb: &mut KernelBuilder, part: &Part<'_>, block: &Blocks<'_>, right: Value) {
+        let (plan, group) = (part.plan, self.group);
+        if !plan.widens_panels() {
+            return block.call(kb, group, part, Source::Panels, right);
+        }
+        let few = block.has_at_most(kb, plan.rows_as_stored());
+        let as_stored = |kb: &mut KernelBuilder| {
+            block.call(kb, group, part, Source::Panels, right);
+            Vec::new()
+        };
+        let converted = |kb: &mut KernelBuilder| {
+            block.call_in_turn(kb, group, part, [Source::Widening, Source::Widened], right);
+            Vec::new()
+        };
+        kb.if_(few, as_stored, converted);
     }
 
     /// Tests if a panel of columns that are contiguous is read in place.
@@ -168,18 +187,8 @@ impl<'a> Chunk<'a> {
     /// Reads the panel in place for the first block of rows, which leaves it in task memory for the
     /// others: a copy by itself would wait for memory without anything to multiply.
     fn copied(&self, kb: &mut KernelBuilder, part: &Part<'_>, block: &Blocks<'_>) {
-        let zero = kb.int(0);
         let right = kb.add(self.bases[1], block.column);
-        partition::for_row_blocks(kb, part.plan, self.rows, |kb, number, [first, height]| {
-            let call = |source, right| {
-                move |kb: &mut KernelBuilder| {
-                    block.call_rows(kb, self.group, part, source, [right, zero], [number, first, height]);
-                    Vec::new()
-                }
-            };
-            let is_first = kb.compare("EQ", number, zero);
-            kb.if_(is_first, call(Source::Copied, right), call(Source::Task, zero));
-        });
+        block.call_in_turn(kb, self.group, part, [Source::Copied, Source::Task], right);
     }
 
     /// Packs one panel and multiplies all rows by it while it is in cache.

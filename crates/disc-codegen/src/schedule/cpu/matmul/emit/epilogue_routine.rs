@@ -45,16 +45,33 @@ pub(in crate::schedule) fn emit(group: &Group<'_>, plan: &MatmulPlan, part: &str
     let mut kb = group.builder(&name(part, source), FunctionKind::Routine);
     let parameters = Parameters::declare(&mut kb, group, plan);
     let height = kb.position("height");
-    let mut elements = parameters.elements(&mut kb, group, plan, parameters.row);
     if let Some(product) = plan.result.interleaved() {
+        let mut elements = parameters.elements(&mut kb, group, plan, parameters.row);
         interleaved::finish(&mut kb, group, plan, product, &parameters, &mut elements, (source, height));
         return (kb.finish(), elements.sites);
     }
-    let vectors = parameters.vectors(&mut kb, plan, source);
+    let zero = kb.int(0);
+    let sites = finish_rows(&mut kb, group, plan, parameters, source, [zero, height]);
+    (kb.finish(), sites)
+}
+
+/// Finishes `height` rows, whose sums are in task memory behind those of `before` others. Gives the
+/// sites of failure.
+pub(in crate::schedule) fn finish_rows(
+    kb: &mut KernelBuilder,
+    group: &Group<'_>,
+    plan: &MatmulPlan,
+    parameters: Parameters,
+    source: Source,
+    [before, height]: [Value; 2],
+) -> Vec<Site> {
+    let mut elements = parameters.elements(kb, group, plan, parameters.row);
+    let vectors = parameters.vectors(kb, plan, source);
     let (zero, one, stride) = (kb.int(0), kb.int(1), kb.int(plan.sums_stride()));
     let rows = kb.open_for([zero, height, one]);
     elements.open_scope();
-    let start = kb.mul(rows.index, stride);
+    let number = kb.add(rows.index, before);
+    let start = kb.mul(number, stride);
     let load = |(piece, _): &(Piece, Option<Value>)| {
         let shift = kb.int(piece.shift);
         let place = kb.add(start, shift);
@@ -62,10 +79,10 @@ pub(in crate::schedule) fn emit(group: &Group<'_>, plan: &MatmulPlan, part: &str
     };
     let sums: Vec<Value> = vectors.iter().map(load).collect();
     let row = kb.add(parameters.row, rows.index);
-    write::write(&mut kb, group, plan, &Parameters { row, ..parameters }, &mut elements, &sums, &vectors);
+    write::write(kb, group, plan, &Parameters { row, ..parameters }, &mut elements, &sums, &vectors);
     elements.close_scope();
     kb.close_for(rows);
-    (kb.finish(), elements.sites)
+    elements.sites
 }
 
 /// Counts the operations of the routine of a plan whose epilogue is finished apart.

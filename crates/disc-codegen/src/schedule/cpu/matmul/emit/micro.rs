@@ -96,17 +96,18 @@ fn accumulate(
     let block = partial_sums::block(plan, &group.solver, &plan.word_steps(), partial_sums::STEPS)
         .filter(|_| plan.shape.k.size.as_const().is_some());
     let (round, one) = (kb.int(round_steps(plan.tile)), kb.int(1));
-    let left = if source == Source::Panels { None } else { RowPrefetch::of_block(kb, plan, parameters, rows) };
+    let left = if source.is_prepared() { None } else { RowPrefetch::of_block(kb, plan, parameters, rows) };
     let staged = plan.stages(rows).then(|| parameters.operands.rows());
     let sums = match source {
-        _ if source == Source::Panels || staged.is_some() => {
+        _ if source.is_prepared() || staged.is_some() => {
             let unit = if staged.is_some() { kb.int(plan.staged_steps()) } else { round };
             let whole = kb.div(size, unit);
             let whole = kb.mul(whole, unit);
             let rounds = Rounds { plan, parameters, ahead, left, staged, chains, round, block };
             let rounds = |kb: &mut KernelBuilder, step: &Step<'_>, next| rounds.emit(kb, step, next, [start, whole], &sums);
-            let fetches = source == Source::Panels && rows > FETCHED_ROWS;
-            let sums = if fetches && rows <= ALONE_ROWS && group.target.has_wide_cores() {
+            let fetches = source.is_prepared() && rows > FETCHED_ROWS;
+            let may_be_alone = fetches && source == Source::Panels;
+            let sums = if may_be_alone && rows <= ALONE_ROWS && group.target.has_wide_cores() {
                 // All lines of the next panel in one pass: there is no other block.
                 let lines = kb.int(prefetch::round_lines(kb, plan, step.b));
                 let only = kb.compare("GE", parameters.fetches, lines);
@@ -163,7 +164,7 @@ impl Rounds<'_> {
     fn one(&self, kb: &mut KernelBuilder, step: &Step<'_>, next: bool, k: Value, carried: &[Value]) -> Vec<Value> {
         let copied = self.staged.map(|rows| staging::follow(kb, step, rows, k));
         if next {
-            prefetch::next_panel(kb, self.plan, self.parameters, step.b, k);
+            prefetch::next_panel(kb, self.plan, self.parameters, k);
         }
         if let Some(ahead) = self.ahead {
             let row = kb.div(k, self.round);

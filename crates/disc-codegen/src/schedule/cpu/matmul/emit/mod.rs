@@ -23,4 +23,5 @@ pub(in crate::schedule) mod row_block;
 pub(in crate::schedule) mod staging;
 pub(in crate::schedule) mod step;
 pub(in crate::schedule) mod tail_columns;
+pub(in crate::schedule) mod tiles;
 pub(in crate::schedule) mod write;

@@ -9,8 +9,9 @@ use crate::{
 };
 use disc_ir::{Dim, Space, TensorType, Type, Value};
 
-/// The name of the memory that rows are packed into.
+/// The names of the memory that rows and panels are packed into.
 pub(in crate::schedule) const ROWS: &str = "rows";
+pub(in crate::schedule) const PANEL: &str = "panel";
 
 /// Inputs and outputs of one product, and the task memory that it packs into.
 pub(in crate::schedule) struct Operands {
@@ -49,9 +50,10 @@ impl Operands {
         };
         let rows = elements.map(|elements| scratch(kb, ROWS, TensorType::new([elements], plan.rows_dtype())));
         let panels = plan.packed_panel_elements() * plan.packed_panels();
-        let panel = plan.is_packed_right().then(|| scratch(kb, "panel", TensorType::new([panels], plan.panel_dtype())));
+        let panel = (plan.is_packed_right() || plan.widens_panels())
+            .then(|| scratch(kb, PANEL, TensorType::new([panels], plan.panel_dtype())));
         let rest = plan.rest_memory().map(|tensor| scratch(kb, "rest", tensor));
-        let sums = plan.result.is_finished_apart().then(|| scratch(kb, "sums", plan.sums_memory()));
+        let sums = (plan.result.is_finished_apart() || plan.tiles().is_some()).then(|| scratch(kb, "sums", plan.sums_memory()));
         Self { inputs, outputs, left, right, rows, panel, rest, sums }
     }
 

@@ -98,7 +98,9 @@ impl Parameters {
         let pieces = plan.pieces(source);
         let masks = match source {
             Source::InPlace | Source::Wide | Source::Copied | Source::Along(_) => vec![None; pieces.len()],
-            Source::Edge | Source::Panels | Source::Int4 | Source::Task => column_masks(kb, plan, self.column),
+            Source::Edge | Source::Panels | Source::Widening | Source::Widened | Source::Int4 | Source::Task => {
+                column_masks(kb, plan, self.column)
+            }
             Source::Tail(_) | Source::EdgeTail(_) => tail_masks(kb, plan, self.column, &pieces),
         };
         pieces.into_iter().zip(masks).collect()

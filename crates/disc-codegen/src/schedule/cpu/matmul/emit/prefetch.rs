@@ -199,9 +199,20 @@ pub(in crate::schedule) fn round_lines(kb: &KernelBuilder, plan: &MatmulPlan, we
     step * round_steps(plan.tile) / CpuModel::LINE_BYTES
 }
 
+/// Gives the lines of the next panel to prefetch in each round: all of them, spread over so many
+/// blocks.
+pub(in crate::schedule) fn share(kb: &mut KernelBuilder, plan: &MatmulPlan, weights: Value, blocks: Value) -> Value {
+    let lines = round_lines(kb, plan, weights);
+    let (one, lines) = (kb.int(1), kb.int(lines));
+    let spread = kb.add(lines, blocks);
+    let spread = kb.sub(spread, one);
+    kb.div(spread, blocks)
+}
+
 /// Prefetches this block's share of the next panel: `fetches` lines per round, the share of block
 /// `b` after those of the blocks before.
-pub(in crate::schedule) fn next_panel(kb: &mut KernelBuilder, plan: &MatmulPlan, parameters: &Parameters, b: Value, k: Value) {
+pub(in crate::schedule) fn next_panel(kb: &mut KernelBuilder, plan: &MatmulPlan, parameters: &Parameters, k: Value) {
+    let b = parameters.operands.right();
     let elements = CpuModel::LINE_BYTES / kb.dtype(b).size() as i64;
     let size = kb.dim(&plan.panel_size());
     let next = kb.add(parameters.right, size);

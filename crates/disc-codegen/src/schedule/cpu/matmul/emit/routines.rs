@@ -1,6 +1,6 @@
 //! Emits the routines of a kernel: the micro-kernels that its products need. Products of one
 //! structure share theirs.
-use super::{dot, epilogue_routine, micro};
+use super::{dot, epilogue_routine, micro, tiles};
 use crate::{
     kernel::Site,
     schedule::{
@@ -26,7 +26,11 @@ impl Routines {
         let mut made = Vec::new();
         for source in plan.sources(group.target) {
             let [low, high] = plan.heights(group.target, source);
-            made.extend((low..=high).map(|rows| micro::emit(group, plan, &part, source, rows)));
+            if plan.tiles_from(source) {
+                made.push(tiles::emit(group, plan, &part, source));
+            }
+            let is_needed = !(plan.tiles_from(source) && plan.always_fills_tiles());
+            made.extend((low..=high).filter(|_| is_needed).map(|rows| micro::emit(group, plan, &part, source, rows)));
             made.extend(plan.result.is_finished_apart().then(|| epilogue_routine::emit(group, plan, &part, source)));
         }
         if plan.right.form == RightForm::Dots || plan.right.has_dots_for_few_rows() {

@@ -58,7 +58,8 @@ impl<'p> Step<'p> {
         let spread = if source == Source::Panels || plan.weaves_rows() { plan.word_size() } else { 1 };
         let width = Dim::constant(i64::from(plan.tile.columns) * spread);
         let (b, b_step) = match source {
-            Source::Panels => (operands.right(), width),
+            Source::Panels | Source::Widening => (operands.right(), width),
+            Source::Widened => (operands.panel(), width),
             Source::InPlace | Source::Edge | Source::EdgeTail(_) | Source::Wide | Source::Copied => {
                 (operands.right(), plan.shape.k.right.clone())
             }
@@ -68,7 +69,7 @@ impl<'p> Step<'p> {
         let a = operands.left_rows(plan);
         let (a_step, b_step) = (kb.dim(&(&plan.shape.k.left * plan.word_size())), kb.dim(&b_step));
         let pieces = plan.pieces(source);
-        let copy = (source == Source::Copied).then(|| operands.panel());
+        let copy = matches!(source, Source::Copied | Source::Widening).then(|| operands.panel());
         let fetches = matches!(source, Source::InPlace | Source::Copied) && rows > FETCHED_ROWS;
         Step {
             plan,
@@ -77,7 +78,8 @@ impl<'p> Step<'p> {
             a_step,
             a_first: None,
             b_step,
-            b_base: parameters.right,
+            // The parameter is the place of the panel that was converted.
+            b_base: if source == Source::Widened { kb.int(0) } else { parameters.right },
             starts,
             pieces,
             masks,

@@ -32,6 +32,8 @@ impl Left {
 pub(in crate::schedule) struct Right {
     pub(in crate::schedule) operand: Operand,
     pub(in crate::schedule) form: RightForm,
+    /// Set for panels that hold another type than sums are computed in.
+    pub(in crate::schedule) converts: bool,
 }
 
 /// The memory that panels are read from, and who makes them.

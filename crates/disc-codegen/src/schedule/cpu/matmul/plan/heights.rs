@@ -9,6 +9,12 @@ impl MatmulPlan {
         2 * self.tile.rows
     }
 
+    /// Rows up to which each block converts a panel of weights on reading, which takes a sixth
+    /// longer: for more, the first of them leaves the converted panel in task memory.
+    pub(in crate::schedule) fn rows_as_stored(&self) -> u32 {
+        self.tile.rows * 3 / 2
+    }
+
     /// Returns true if units may have more blocks of rows than read a right operand in place: the
     /// first of them then copies the panel.
     pub(in crate::schedule) fn copies_panels(&self) -> bool {
@@ -38,7 +44,7 @@ impl MatmulPlan {
     /// The numbers of narrow vectors that a last panel may have instead of its own, besides columns
     /// that are left over. For an unknown number of rows there would be too many micro-kernels.
     pub(in crate::schedule) fn tails(&self) -> Vec<u32> {
-        if self.partition.whole_panels || !self.packs_known_rows() {
+        if self.partition.whole_panels || self.tiles().is_some() || !self.packs_known_rows() {
             return Vec::new();
         }
         match self.shape.n.size.as_const() {
@@ -56,7 +62,8 @@ impl MatmulPlan {
     /// The heights that even blocks of a chunk can have, from the least to the tallest.
     pub(in crate::schedule) fn heights(&self, target: &Target, source: Source) -> [u32; 2] {
         let wide = self.wide_rows(target);
-        let sized = matches!(source, Source::Task | Source::Tail(_) | Source::Along(_) | Source::Panels | Source::Copied);
+        let sized = matches!(source, Source::Task | Source::Tail(_) | Source::Along(_) | Source::Panels | Source::Copied)
+            || matches!(source, Source::Widening | Source::Widened);
         if let (Some(known), true) = (self.known_heights(), sized) {
             return known;
         }
@@ -68,6 +75,7 @@ impl MatmulPlan {
             }
             (Source::Task, RightForm::Int4(_)) => self.least_height(self.rows_by_int4(target)),
             (Source::Copied, _) => self.least_height(self.rows_in_place()),
+            (Source::Widening | Source::Widened, _) => self.least_height(self.rows_as_stored()),
             (Source::Task, RightForm::Columns { dots_for_few_rows: true }) => self.least_height(few_rows(target)),
             _ => 1,
         };

@@ -24,9 +24,10 @@ pub(in crate::schedule) mod split_k;
 pub(in crate::schedule) mod staging;
 pub(in crate::schedule) mod tail_columns;
 pub(in crate::schedule) mod tile;
+pub(in crate::schedule) mod tiles;
 
 use crate::{element::matmul::packed_columns, kernel::accumulator_dtype, schedule::Group, target::Target};
-use disc_ir::{DType, Function, Inst, Solver, Value};
+use disc_ir::{DType, Function, Inst, Solver, Value, fragment::Tile as RegisterTile};
 use disc_passes::{
     analysis::query::Query,
     fusion::fuse_interleave::{Interleaved, InterleavedPart},
@@ -49,6 +50,8 @@ pub(in crate::schedule) struct MatmulPlan {
     pub(in crate::schedule) compute: DType,
     /// The dot words that both operands are read in, if they are.
     pub(in crate::schedule) word: Option<DotWord>,
+    /// The tile registers that blocks of rows can be multiplied in: ask [`Self::tiles`].
+    register_tile: Option<RegisterTile>,
     pub(in crate::schedule) shape: MatmulShape,
     pub(in crate::schedule) left: Left,
     pub(in crate::schedule) right: Right,
@@ -80,9 +83,10 @@ impl MatmulPlan {
             outputs: outputs.to_vec(),
             compute,
             word: None,
+            register_tile: None,
             shape: MatmulShape::new(solver, group.shape(product).len(), orders, &left, &right),
             left: Left { operand: left, form: LeftForm::InPlace },
-            right: Right { operand: right, form: RightForm::Computed },
+            right: Right { operand: right, form: RightForm::Computed, converts: false },
             result: ResultForm::Direct,
             tile: tile(target, compute),
             partition: Partition::default(),
@@ -102,6 +106,9 @@ impl MatmulPlan {
         }
         plan.choose_left(group, solver, target, plain);
         plan.choose_few_rows();
+        if plain {
+            plan.choose_tiles(solver, target);
+        }
         plan.partition = Partition::of(solver, &plan.shape.n.size, plan.tile);
         Ok(plan)
     }

@@ -113,7 +113,7 @@ impl MatmulPlan {
 
     /// The most rows of a unit.
     pub(in crate::schedule) fn most_rows(&self) -> i64 {
-        let rows = i64::from(self.tile.rows);
+        let rows = self.block_rows();
         if self.partition.blocks.is_some() {
             return SHARED_ROWS / rows * rows;
         }
@@ -121,8 +121,9 @@ impl MatmulPlan {
             return PACKING_CHUNK_BLOCKS * rows;
         }
         let depth = self.shape.k.size.as_const().unwrap_or(768).max(1);
-        let bytes = if self.left.is_packed() { PACKED_CHUNK_BYTES } else { CHUNK_BYTES };
-        (bytes / (depth * rows * self.compute.size() as i64)).clamp(2, CHUNK_BLOCKS) * rows
+        let small = self.left.is_packed() && !self.right.converts;
+        let bytes = if small { PACKED_CHUNK_BYTES } else { CHUNK_BYTES };
+        (bytes / (depth * rows * self.rows_dtype().size() as i64)).clamp(2, CHUNK_BLOCKS) * rows
     }
 
     /// Rows that are packed at once.

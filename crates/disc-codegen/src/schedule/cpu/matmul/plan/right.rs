@@ -41,6 +41,8 @@ impl MatmulPlan {
         if !fits || self.shape.sums.len() > 1 {
             return Err("the panels are of another target".into());
         }
+        let stored = operand.memory.as_ref().map(|memory| group.ty(memory.input).dtype());
+        self.right.converts = self.word.is_none() && stored.is_some_and(|dtype| dtype != self.compute);
         self.right.form = int4.map_or(RightForm::Panels, RightForm::Int4);
         let dim = Some(self.shape.rank - 1);
         self.shape.n = Axis { size: columns.clone(), left: Dim::constant(0), right: Dim::constant(1), dim };
@@ -81,6 +83,14 @@ impl MatmulPlan {
             RightForm::Rows => self.partition.blocks.is_none(),
             RightForm::Panels | RightForm::Dots => false,
         }
+    }
+
+    /// Returns true if units may have so many blocks of rows that the first of them leaves a panel
+    /// of weights in task memory, in the type of the sums.
+    pub(in crate::schedule) fn widens_panels(&self) -> bool {
+        let many = self.shape.m.size.as_const().is_none_or(|rows| rows > i64::from(self.rows_as_stored()));
+        let plain = self.partition.blocks.is_none() && !self.result.is_split();
+        self.right.form == RightForm::Panels && self.right.converts && many && plain
     }
 
     /// Elements of a panel in task memory: whole squares of rows.

@@ -7,6 +7,10 @@ use crate::target::Target;
 pub(in crate::schedule) enum Source {
     /// Panels of weights.
     Panels,
+    /// Panels of weights, the converted elements of which are left in task memory.
+    Widening,
+    /// Such a panel in task memory.
+    Widened,
     /// The right operand in memory, where the panel is whole.
     InPlace,
     /// The same, where the panel may end after the last column.
@@ -40,10 +44,17 @@ pub(in crate::schedule) struct Piece {
 }
 
 impl Source {
+    /// Returns true for a panel of weights, the next of which follows it in memory.
+    pub(in crate::schedule) fn is_prepared(self) -> bool {
+        matches!(self, Self::Panels | Self::Widening | Self::Widened)
+    }
+
     /// Names the micro-kernel of a product for `rows` rows.
     pub(in crate::schedule) fn kernel_name(self, part: &str, rows: u32) -> String {
         match self {
             Self::Panels => format!("{part}.rows{rows}"),
+            Self::Widening => format!("{part}.widening{rows}"),
+            Self::Widened => format!("{part}.widened{rows}"),
             Self::InPlace => format!("{part}.inplace{rows}"),
             Self::Edge => format!("{part}.edge{rows}"),
             Self::Wide => format!("{part}.wide{rows}"),
@@ -83,6 +94,7 @@ impl MatmulPlan {
     /// The places that the micro-kernels of a product read panels from.
     pub(in crate::schedule) fn sources(&self, target: &Target) -> Vec<Source> {
         let mut sources = match self.right.form {
+            RightForm::Panels if self.widens_panels() => vec![Source::Panels, Source::Widening, Source::Widened],
             RightForm::Panels => vec![Source::Panels],
             RightForm::Dots => Vec::new(),
             RightForm::Columns { .. } | RightForm::Computed => vec![Source::Task],

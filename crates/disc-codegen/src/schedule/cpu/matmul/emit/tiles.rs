@@ -1,0 +1,140 @@
+//! Multiplies blocks of rows by tile registers: see the plan's
+//! [`tiles`](crate::schedule::cpu::matmul::plan::tiles).
+use super::{
+    blocks::{Blocks, Part},
+    epilogue_routine::finish_rows,
+    parameters::Parameters,
+    prefetch,
+    step::Step,
+};
+use crate::{
+    kernel::{KernelBuilder, Site},
+    schedule::{
+        Group,
+        cpu::matmul::plan::{MatmulPlan, rounds::round_steps, source::Source, tiles::BLOCK_ROWS},
+    },
+};
+use disc_ir::{DType, Function, FunctionKind, OpKind, Value, fragment::REGISTER_ROWS};
+
+fn name(part: &str, source: Source) -> String {
+    source.kernel_name(part, BLOCK_ROWS as u32) + ".tiles"
+}
+
+/// Tests if a chunk has the rows of a tile.
+pub(in crate::schedule) fn fills(kb: &mut KernelBuilder, [first, last]: [Value; 2]) -> Value {
+    let (rows, count) = (kb.int(REGISTER_ROWS), kb.sub(last, first));
+    kb.compare("LE", rows, count)
+}
+
+impl Blocks<'_> {
+    /// Calls the routine for blocks of two tiles of rows. The chunk has the rows of one.
+    pub(in crate::schedule) fn call_tiles(&self, kb: &mut KernelBuilder, part: &Part<'_>, source: Source, right: Value) {
+        let (plan, [first, last]) = (part.plan, self.rows);
+        let (zero, one, tall) = (kb.int(0), kb.int(1), kb.int(BLOCK_ROWS));
+        let (count, up) = (kb.sub(last, first), kb.int(BLOCK_ROWS - 1));
+        let blocks = kb.add(count, up);
+        let blocks = kb.div(blocks, tall);
+        let fetches = if source == Source::Panels { prefetch::share(kb, plan, part.operands.right(), blocks) } else { zero };
+        kb.for_([zero, blocks, one], &[], |kb, block, _| {
+            let done = kb.mul(block, tall);
+            let row = kb.add(first, done);
+            let left = kb.sub(last, row);
+            let height = kb.map(OpKind::Minimum, &[left, tall]);
+            let mut arguments = self.arguments(kb, part, [right, fetches], [block, row]);
+            arguments.push(height);
+            kb.call(&name(&part.name, source), &arguments);
+            Vec::new()
+        });
+    }
+}
+
+/// Emits the routine for a block of up to two tiles of rows, with its sites of failure.
+pub(in crate::schedule) fn emit(group: &Group<'_>, plan: &MatmulPlan, part: &str, source: Source) -> (Function, Vec<Site>) {
+    let mut kb = group.builder(&name(part, source), FunctionKind::Routine);
+    let parameters = Parameters::declare(&mut kb, group, plan);
+    let height = kb.position("height");
+    let (zero, rows) = (kb.int(0), kb.int(REGISTER_ROWS));
+    // From the first row of the block to that of the tile that ends with the last row.
+    let last = kb.sub(height, rows);
+    let is_tall = kb.compare("LT", zero, last);
+    let both = |kb: &mut KernelBuilder| {
+        multiply(kb, plan, &parameters, source, &[(zero, zero), (last, last)]);
+        Vec::new()
+    };
+    let one = |kb: &mut KernelBuilder| {
+        multiply(kb, plan, &parameters, source, &[(last, zero)]);
+        Vec::new()
+    };
+    kb.if_(is_tall, both, one);
+    // A tile that starts above the block leaves the sums of these rows first.
+    let before = kb.sub(rows, height);
+    let before = kb.map(OpKind::Maximum, &[before, zero]);
+    let sites = finish_rows(&mut kb, group, plan, parameters, source, [before, height]);
+    (kb.finish(), sites)
+}
+
+/// Multiplies tiles of rows, each given by its first row and by that of its sums in task memory.
+fn multiply(kb: &mut KernelBuilder, plan: &MatmulPlan, parameters: &Parameters, source: Source, tiles: &[(Value, Value)]) {
+    let tile = plan.tiles().expect("the plan has tiles");
+    let (word, masks) = (plan.word.expect("tiles are of words"), [None, None]);
+    let step = Step::of(kb, plan, parameters, (source, 1), &masks);
+    let (a_stride, b_stride) = (kb.dim(&plan.shape.m.left), step.b_step);
+    let starts: Vec<Value> = tiles
+        .iter()
+        .map(|&(row, _)| {
+            let down = kb.mul(row, a_stride);
+            kb.add(parameters.left, down)
+        })
+        .collect();
+    let shifts: Vec<Value> = (0..2).map(|v| kb.int(v * REGISTER_ROWS * step.spread)).collect();
+    let sums: Vec<Value> = (0..tiles.len() * shifts.len()).map(|_| kb.zero_tile(plan.compute)).collect();
+    let (zero, words, size) = (kb.int(0), kb.int(REGISTER_ROWS), kb.dim(&plan.word_steps()));
+    let sums = kb.for_([zero, size, words], &sums, |kb, k, carried| {
+        if source == Source::Panels {
+            for round in (0..REGISTER_ROWS).step_by(round_steps(plan.tile) as usize) {
+                let round = kb.int(round);
+                let k = kb.add(k, round);
+                prefetch::next_panel(kb, plan, parameters, k);
+            }
+        }
+        let along = kb.mul(k, step.a_step);
+        let left: Vec<Value> = starts
+            .iter()
+            .map(|&start| {
+                let at = kb.add(start, along);
+                kb.load_tile(step.a, at, a_stride)
+            })
+            .collect();
+        let from = kb.mul(k, b_stride);
+        let from = kb.add(from, step.b_base);
+        let right: Vec<Value> = shifts
+            .iter()
+            .map(|&shift| {
+                let at = kb.add(from, shift);
+                let loaded = kb.load_tile(step.b, at, b_stride);
+                as_elements(kb, loaded, word.elements)
+            })
+            .collect();
+        let pairs = left.iter().flat_map(|&a| right.iter().map(move |&b| (a, b)));
+        pairs.zip(carried).map(|((a, b), &sum)| kb.multiply_tiles(tile, [a, b, sum])).collect()
+    });
+    leave(kb, plan, parameters, tiles, &sums);
+}
+
+/// Leaves the sums of tiles in task memory.
+fn leave(kb: &mut KernelBuilder, plan: &MatmulPlan, parameters: &Parameters, tiles: &[(Value, Value)], sums: &[Value]) {
+    let stride = kb.int(plan.sums_stride());
+    for (&(_, row), sums) in tiles.iter().zip(sums.chunks(2)) {
+        let start = kb.mul(row, stride);
+        for (v, &sum) in (0..).zip(sums) {
+            let shift = kb.int(v * REGISTER_ROWS);
+            let at = kb.add(start, shift);
+            kb.store_tile(parameters.operands.sums(), at, stride, sum);
+        }
+    }
+}
+
+/// Reads the words of a tile as elements.
+fn as_elements(kb: &mut KernelBuilder, tile: Value, elements: DType) -> Value {
+    if kb.dtype(tile) == elements { tile } else { kb.recast(tile, elements) }
+}

@@ -1,0 +1,58 @@
+//! Tile registers: blocks of results that one instruction adds products of 16 rows and 16 columns
+//! to, where the target has such (AMX).
+//!
+//! A block is two tiles of rows by the two that a panel has of columns; panels are those of dot
+//! words. Sums leave the registers for task memory, where the epilogue reads them row by row. The
+//! last rows of a chunk are computed by a whole tile, which starts as many rows earlier: rows that
+//! two tiles have are the same in both. Fewer rows than a tile has are multiplied as dot words.
+use super::{
+    MatmulPlan,
+    forms::{ResultForm, RightForm},
+    source::Source,
+};
+use crate::target::Target;
+use disc_ir::{
+    Solver,
+    fragment::{REGISTER_ROW_BYTES, REGISTER_ROWS, Tile},
+};
+
+/// The most rows of a block of tiles.
+pub(in crate::schedule) const BLOCK_ROWS: i64 = 2 * REGISTER_ROWS;
+
+impl MatmulPlan {
+    /// Takes tile registers, where the target multiplies the words of the operands in them and the
+    /// sums fill them.
+    pub(super) fn choose_tiles(&mut self, solver: &Solver, target: &Target) {
+        let Some(word) = self.word else { return };
+        let depth = (REGISTER_ROW_BYTES / word.elements.size()) as i64;
+        let few = self.shape.m.size.as_const().is_some_and(|rows| rows < REGISTER_ROWS);
+        let packs =
+            matches!(self.right.form, RightForm::Panels | RightForm::Rows | RightForm::Columns { .. } | RightForm::Computed);
+        let fits = self.shape.k.left.is_const(1) && self.shape.sums.len() == 1 && solver.divisible(&self.shape.k.size, depth);
+        if packs && fits && !few && i64::from(self.tile.columns) == 2 * REGISTER_ROWS {
+            self.register_tile = target.register_tile(word.elements);
+        }
+    }
+
+    /// The tile that blocks of rows are multiplied by, if there are tile registers for the product
+    /// and it ends with the sums of whole blocks.
+    pub(in crate::schedule) fn tiles(&self) -> Option<Tile> {
+        let ends = self.partition.blocks.is_none() && matches!(self.result, ResultForm::Direct | ResultForm::Apart);
+        self.register_tile.filter(|_| ends)
+    }
+
+    /// Returns true if blocks of rows on a panel of this place are multiplied by tiles.
+    pub(in crate::schedule) fn tiles_from(&self, source: Source) -> bool {
+        self.tiles().is_some() && matches!(source, Source::Panels | Source::Task)
+    }
+
+    /// Returns true if all chunks have the rows of a tile.
+    pub(in crate::schedule) fn always_fills_tiles(&self) -> bool {
+        self.shape.m.size.as_const().is_some_and(|rows| rows >= REGISTER_ROWS)
+    }
+
+    /// The rows that a chunk is made of.
+    pub(in crate::schedule) fn block_rows(&self) -> i64 {
+        if self.tiles().is_some() { BLOCK_ROWS } else { i64::from(self.tile.rows) }
+    }
+}
