@@ -17,6 +17,7 @@ import warnings
 from collections.abc import Callable
 from pathlib import Path
 
+import narrow
 import torch
 from torch.utils import _pytree as pytree
 
@@ -27,6 +28,10 @@ Call = Callable[[tuple[torch.Tensor, ...]], list]
 ALL_DIMS = False
 #: The form in which disc stores matrices of weights; the others keep the model's.
 WEIGHTS = "exact"
+#: The type that all compute in: that of the module, or `int8`, which each has a way of its own to.
+DTYPE = "f32"
+#: Modules in f32 by the id of the module of a half type that was made of them.
+WIDE: dict[int, torch.nn.Module] = {}
 
 
 class Skipped(Exception):
@@ -61,10 +66,21 @@ def disc(module, examples, threads: int) -> Call:
 
     if hasattr(module, "compiled"):
         return backend(module, examples, threads)
-    options = disc.Options(threads=threads, cache=False, weights=WEIGHTS)
+    activations = "int8" if DTYPE == "int8" else "exact"
+    options = disc.Options(threads=threads, cache=False, weights=WEIGHTS, activations=activations)
     dims = None if ALL_DIMS else named(examples)
     fast = disc.optimize(module, typical(examples), dims=dims, options=options)
     return lambda inputs: pytree.tree_leaves(fast(*inputs))
+
+
+def single(module, examples, threads: int) -> Call:
+    """disc on the module in f32, beside one of a half type."""
+    import disc
+
+    wide = [narrow.widened(x) for x in examples]
+    options = disc.Options(threads=threads, cache=False)
+    fast = disc.optimize(WIDE.get(id(module), module), typical(wide), dims=named(wide), options=options)
+    return narrow.with_wide_inputs(lambda inputs: pytree.tree_leaves(fast(*inputs)), examples)
 
 
 def static(module, examples, threads: int) -> Call:
@@ -109,11 +125,15 @@ def aotinductor(module, examples, threads: int) -> Call:
 def ort(module, examples, threads: int) -> Call:
     import onnxruntime
 
+    if DTYPE == "bf16":
+        raise Skipped("no kernels of bf16 for CPUs")
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
     options.log_severity_level = 4
     model = exported(module, examples)
+    if DTYPE == "int8":
+        model = narrow.quantised(model, examples)
     session = onnxruntime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
     names = [i.name for i in session.get_inputs()]
 
@@ -130,15 +150,22 @@ def openvino(module, examples, threads: int) -> Call:
     options = {
         "INFERENCE_NUM_THREADS": threads,
         "PERFORMANCE_HINT": "LATENCY",
-        "INFERENCE_PRECISION_HINT": "f32",
+        "INFERENCE_PRECISION_HINT": DTYPE if DTYPE in narrow.HALVES else "f32",
     }
-    request = core.compile_model(str(exported(module, examples)), "CPU", options).create_infer_request()
+    if id(module) in WIDE:
+        # It converts a model in f32 itself.
+        wide = [narrow.widened(x) for x in examples]
+        model = exported(WIDE[id(module)], wide)
+    else:
+        model = exported(module, examples)
+        model = narrow.quantised(model, examples) if DTYPE == "int8" else model
+    request = core.compile_model(str(model), "CPU", options).create_infer_request()
 
     def call(inputs):
         found = request.infer([t.numpy() for t in inputs], share_inputs=True, share_outputs=True)
         return list(found.values())
 
-    return call
+    return narrow.with_wide_inputs(call, examples) if id(module) in WIDE else call
 
 
 _EXPORTED: dict[int, tuple[torch.nn.Module, Path | Skipped]] = {}
@@ -194,6 +221,7 @@ def dynamic(module, examples) -> tuple:
 
 PEERS: dict[str, tuple[Callable[..., Call], tuple[str, ...]]] = {
     "disc": (disc, ("disc",)),
+    "single": (single, ("disc",)),
     "static": (static, ("disc",)),
     "backend": (backend, ("disc",)),
     "eager": (eager, ()),

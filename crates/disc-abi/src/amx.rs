@@ -65,7 +65,7 @@ mod linux {
     const REQUEST: u64 = 0x1023;
     const TILE_DATA: u64 = 18;
 
-    /// Returns the extensions that the processor has, if the operating system keeps their registers.
+    /// Returns the extensions of the processor, if the operating system keeps their registers.
     pub(super) fn of_processor() -> u8 {
         const XSAVE: u32 = 1 << 27;
         /// The bits of XCR0 for the configuration of tiles and for their data.

@@ -3,7 +3,8 @@
 //!
 //! The layouts are those of the hardware that a tile is named after: NVIDIA's `mma.sync` in the PTX
 //! ISA (section "Matrix Fragments for mma"), AMD's `v_mfma` and `v_wmma` in the matrix instruction
-//! calculator's tables, Intel's AMX in the Software Developer's Manual, where a warp is one thread. One table serves verifier, interpreters and lowering.
+//! calculator's tables, Intel's AMX in the Software Developer's Manual, where a warp is one thread.
+//! One table serves verifier, interpreters and lowering.
 //!
 //! Invariant: each element of a tile is held by exactly one lane of one thread, but for the
 //! operands of `wmma`, which both halves of a warp hold.

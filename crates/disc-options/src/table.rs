@@ -50,8 +50,8 @@ macro_rules! option_table {
                 /// `"int8"`, a quarter of it; `"int4"`, a sixth: steps of 4 bits and a scale for
                 /// each 32 of a column. Errors are in [numerics.md](../numerics.md)
                 weights: WeightForm = $crate::Kind::Choice(&["exact", "bf16", "int8", "int4"]), $crate::Value::Text("exact"), Code;
-                /// how the rows that are multiplied by int8 weights are read: `"exact"`; `"int8"`, as
-                /// 8-bit integers with a scale for each row, which a call makes: exact sums of
+                /// how the rows that are multiplied by int8 weights are read: `"exact"`; `"int8"`,
+                /// as 8-bit integers with a scale for each row, which a call makes: exact sums of
                 /// integers, several times as fast. With `weights="int8"` alone
                 activations: ActivationForm = $crate::Kind::Choice(&["exact", "int8"]), $crate::Value::Text("exact"), Code;
                 /// who computes products of matrices and convolutions: `"off"`, generated kernels;

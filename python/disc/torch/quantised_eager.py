@@ -1,5 +1,6 @@
 """Runs a module in eager mode with the weights of its matmuls quantised as compiled code has them:
-what a module of ``Options(weights=)`` is compared with.
+what a module of ``Options(weights=)`` is compared with. Rows are quantised too, where they are by
+``Options(activations=)``.
 
 Invariant: the matrices are those that the pass ``quantize-weights`` takes. They are right operands
 of a matmul in f32, computed of weights alone, and large enough.
@@ -9,12 +10,16 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 import torch
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
+
+if TYPE_CHECKING:
+    from ..core.options import Options
 
 aten = torch.ops.aten
 #: Smaller matrices stay exact, and so do matrices of so few columns that are stored along the sums.
@@ -27,11 +32,13 @@ _PRODUCTS = {aten.mm.default: (1,), aten.addmm.default: (2,), aten.bmm.default: 
 _TRANSPOSED = {aten.mkldnn_rnn_layer.default: (1, 2)}
 
 
-def quantised(form: str, weights: Iterable[torch.Tensor]) -> contextlib.AbstractContextManager:
-    """Within it matmuls read ``weights`` in the form that an option ``weights`` names."""
+def quantised(options: Options, weights: Iterable[torch.Tensor]) -> contextlib.AbstractContextManager:
+    """Within it matmuls read ``weights``, and the rows that they multiply them by, as ``options``
+    say.
+    """
     stack = contextlib.ExitStack()
     stack.enter_context(_Unfused())
-    stack.enter_context(_Quantised(form, weights))
+    stack.enter_context(_Quantised(options.weights, options.activations == "int8", weights))
     return stack
 
 
@@ -46,9 +53,9 @@ class _Unfused(TorchFunctionMode):
 
 
 class _Quantised(TorchDispatchMode):
-    def __init__(self, form: str, weights: Iterable[torch.Tensor]):
+    def __init__(self, form: str, rows: bool, weights: Iterable[torch.Tensor]):
         super().__init__()
-        self._form = form
+        self._form, self._rows = form, rows
         #: Tensors that are computed of weights alone: held, so that no other one gets their ids.
         self._fixed = {id(t): t for t in weights}
 
@@ -56,6 +63,8 @@ class _Quantised(TorchDispatchMode):
         given = list(args)
         for place in _PRODUCTS.get(func, ()):
             given[place] = self._narrow(args[place])
+            if self._rows and given[place] is not args[place]:
+                given[place - 1] = rows_in_steps(args[place - 1])
         for place in _TRANSPOSED.get(func, ()):
             given[place] = self._narrow(args[place], transposed=True)
         made = func(*given, **(kwargs or {}))
@@ -92,7 +101,16 @@ def narrowed(matrix: torch.Tensor, form: str) -> torch.Tensor:
     return _steps(blocks, 1, 7.0).reshape(-1, columns)[:rows]
 
 
+def rows_in_steps(rows: torch.Tensor) -> torch.Tensor:
+    """The f32 values of rows that are stored as int8."""
+    scale = _scale(rows, -1, 127.0)
+    return (rows * (1.0 / scale)).round() * scale
+
+
 def _steps(x: torch.Tensor, axis: int, steps: float) -> torch.Tensor:
-    least = torch.finfo(torch.float32).tiny
-    scale = (x.abs().amax(axis, keepdim=True) / steps).clamp(min=least)
+    scale = _scale(x, axis, steps)
     return (x / scale).round() * scale
+
+
+def _scale(x: torch.Tensor, axis: int, steps: float) -> torch.Tensor:
+    return (x.abs().amax(axis, keepdim=True) / steps).clamp(min=torch.finfo(torch.float32).tiny)

@@ -9,10 +9,10 @@
 //!   7. This is the symmetric form with blocks of 32 of ONNX's `MatMulNBits` and of ggml's `Q4_0`,
 //!   with values from -7 to 7.
 //!
-//! Rows that are multiplied by int8 weights become integers too, if the option `activations` asks for
-//! it: one scale per row, such that its largest magnitude is 127; products are summed as integers,
-//! exactly, and the sums multiplied by both scales. This is the dynamic, symmetric form of ONNX
-//! Runtime's and of torchao's quantised linear layers.
+//! Rows that are multiplied by int8 weights become integers too, if the option `activations` asks
+//! for it: one scale per row, such that its largest magnitude is 127; products are summed as
+//! integers, exactly, and the sums multiplied by both scales. This is the dynamic, symmetric form
+//! of ONNX Runtime's and of torchao's quantised linear layers.
 //!
 //! Invariants: without the option nothing changes; weights that are stored as narrow already stay;
 //! the narrow form depends on weights alone, so that the pass `prepare` makes it when weights are
