@@ -4,7 +4,7 @@ use super::{
         blocks::Part,
         chunk::panels,
         operands::{self, Operands},
-        partition,
+        pack, partition,
         routines::Routines,
     },
     group::plans,
@@ -99,15 +99,25 @@ fn launch(group: &Group<'_>, plans: &[MatmulPlan]) -> Scheduled {
     }
     let columns = Dim::sum(plans.iter().map(|plan| plan.column_units(group.target)));
     let (per_row, chunks) = (kb.dim(&columns), kb.dim(&plans[0].chunks()));
-    let one = kb.int(1);
-    let unit_loop = kb.open_for([begin, end, one]);
-    let (column, rest) = (kb.rem(unit_loop.index, per_row), kb.div(unit_loop.index, per_row));
-    let (chunk, batch) = (kb.rem(rest, chunks), kb.div(rest, chunks));
-    let mut at = vec![Index::uniform(kb.int(0)); plans[0].shape.rank];
-    place_unit(&mut kb, batch, &plans[0].shape.outer_runs(), &mut at);
-    let rows = partition::chunk_rows(&mut kb, &plans[0], chunk);
-    choose_part(&mut kb, group, &mut parts, &at, rows, column);
-    kb.close_for(unit_loop);
+    let (one, none) = (kb.int(1), kb.int(-1));
+    let packed: &[Value] = if plans[0].left.is_packed() { &[none] } else { &[] };
+    kb.for_([begin, end, one], packed, |kb, unit, packed| {
+        let (column, rest) = (kb.rem(unit, per_row), kb.div(unit, per_row));
+        let (chunk, batch) = (kb.rem(rest, chunks), kb.div(rest, chunks));
+        let mut at = vec![Index::uniform(kb.int(0)); plans[0].shape.rank];
+        place_unit(kb, batch, &plans[0].shape.outer_runs(), &mut at);
+        let rows = partition::chunk_rows(kb, &plans[0], chunk);
+        // Units of one chunk follow one another: the first packs its rows for all.
+        for &before in packed {
+            let is_new = kb.compare("NE", before, rest);
+            let open = kb.open_if(is_new);
+            let Part { plan, operands, elements, .. } = &mut parts[0];
+            pack::compute_rows(kb, plan, operands, elements, &at, rows);
+            kb.close_if(open);
+        }
+        choose_part(kb, group, &mut parts, &at, rows, column);
+        packed.iter().map(|_| rest).collect()
+    });
     let kernel = kb.finish();
     let cost = Dim::sum(plans.iter().map(MatmulPlan::cost));
     let launch = Launch::new(&kernel, memory.arguments, plans[0].row_units() * columns, cost);

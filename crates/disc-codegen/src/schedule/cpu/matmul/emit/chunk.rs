@@ -39,7 +39,6 @@ pub(in crate::schedule) fn panels(
     let plan = part.plan;
     let mut bases = partition::bases(kb, plan, at);
     if plan.left.is_packed() {
-        pack::compute_rows(kb, plan, &part.operands, &mut part.elements, at, rows);
         // The rows in task memory start with the first of the chunk.
         let (zero, stride) = (kb.int(0), kb.dim(&plan.shape.m.left));
         let before = kb.mul(rows[0], stride);

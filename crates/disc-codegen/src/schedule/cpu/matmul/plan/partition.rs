@@ -19,10 +19,8 @@ const CHUNK_BLOCKS: i64 = 8;
 const PACKING_CHUNK_BLOCKS: i64 = 32;
 /// The most rows of a chunk whose blocks share panels that the unit packs for all columns.
 const SHARED_ROWS: i64 = 192;
-/// Panels of a unit that packs its rows first, or that reads several panels at once.
+/// Panels of a unit that may have to pack its rows first, or that reads several panels at once.
 pub(in crate::schedule) const SPAN: i64 = 4;
-/// Units that are enough for all threads, where each packs its rows first.
-const UNITS: i64 = 32;
 /// Sums of so few products take hardly longer than writing their result: where it has many rows, a
 /// unit packs several panels first, and then writes longer pieces of each row. Units are kept small
 /// enough for this many.
@@ -91,8 +89,7 @@ impl MatmulPlan {
     pub(in crate::schedule) fn span(&self, target: &Target) -> Dim {
         let (one, span) = (Dim::constant(1), Dim::constant(SPAN));
         match (self.left.is_packed(), self.wide_rows(target)) {
-            // Rows are packed anew for each unit: where there are many units, each has more panels.
-            (true, _) => Dim::max(&span, &(self.row_units() * self.panels()).floor_div(&Dim::constant(UNITS))),
+            (true, _) => span,
             // `most / rows` is 0 for more rows than that.
             (false, Some(most)) => {
                 let few = Dim::min(&Dim::constant(i64::from(most)).floor_div(&Dim::max(&self.shape.m.size, &one)), &one);
