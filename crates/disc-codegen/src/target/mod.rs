@@ -433,6 +433,7 @@ mod tests {
             "x86-64-v3+avxvnni",
             "x86-64-v4",
             "x86-64-v4+avx512bf16+avx512vnni",
+            "x86-64-v4+amx-bf16+amx-int8+amx-tile+avx512bf16",
             "aarch64",
             "nvptx:sm_90",
             "nvptx:sm_90a",
@@ -500,6 +501,21 @@ mod tests {
         assert_eq!(facts("x86-64-v4+avx512bf16+avx512vnni"), [Some(DType::I8), Some(DType::I16), Some(DType::BF16), None]);
         assert_eq!(facts("x86-64-v4+avx512bf16+avx512fp16+avx512vnni"), [Some(DType::I8), Some(DType::I16), None, None]);
         assert_eq!(facts("aarch64"), [None; 4]);
+    }
+
+    #[test]
+    fn tile_registers_take_words() {
+        let facts = |text: &str| {
+            let target = parse(text).unwrap();
+            [DType::I8, DType::BF16].map(|dtype| (target.word_elements(dtype), target.register_tile(dtype)))
+        };
+        let tiles = [
+            (Some(DType::I8), Some(RegisterTile::Amx16x16x64)),
+            (Some(DType::BF16), Some(RegisterTile::Amx16x16x32)),
+        ];
+        assert_eq!(facts("x86-64-v4+amx-bf16+amx-int8+amx-tile+avx512bf16+avx512fp16+avx512vnni"), tiles);
+        assert!(facts("x86-64-v4+avx512bf16+avx512vnni").iter().all(|(_, tile)| tile.is_none()));
+        assert!(parse("x86-64-v3+amx-bf16").unwrap_err().to_string().contains("needs level x86-64-v4"));
     }
 
     #[test]
