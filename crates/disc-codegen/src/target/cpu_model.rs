@@ -101,6 +101,10 @@ impl CostModel for CpuModel {
         self.word_rows.iter().find(|(of, _)| *of == dtype).and_then(|&(_, rows)| rows)
     }
 
+    fn widens_rows(&self, dtype: DType) -> bool {
+        matches!(dtype, DType::BF16 | DType::F16) && self.word_rows(dtype).is_none()
+    }
+
     fn few_columns(&self) -> i64 {
         Self::FEW_COLUMNS
     }

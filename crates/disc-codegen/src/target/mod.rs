@@ -509,10 +509,7 @@ mod tests {
             let target = parse(text).unwrap();
             [DType::I8, DType::BF16].map(|dtype| (target.word_elements(dtype), target.register_tile(dtype)))
         };
-        let tiles = [
-            (Some(DType::I8), Some(RegisterTile::Amx16x16x64)),
-            (Some(DType::BF16), Some(RegisterTile::Amx16x16x32)),
-        ];
+        let tiles = [(Some(DType::I8), Some(RegisterTile::Amx16x16x64)), (Some(DType::BF16), Some(RegisterTile::Amx16x16x32))];
         assert_eq!(facts("x86-64-v4+amx-bf16+amx-int8+amx-tile+avx512bf16+avx512fp16+avx512vnni"), tiles);
         assert!(facts("x86-64-v4+avx512bf16+avx512vnni").iter().all(|(_, tile)| tile.is_none()));
         assert!(parse("x86-64-v3+amx-bf16").unwrap_err().to_string().contains("needs level x86-64-v4"));

@@ -22,6 +22,11 @@ pub trait CostModel: Debug + Send + Sync {
     fn word_rows(&self, _dtype: DType) -> Option<i64> {
         None
     }
+    /// Returns true if matmuls read weights on the left as f32, although they are stored in this
+    /// type: rows that stay for many columns would be converted in each call.
+    fn widens_rows(&self, _dtype: DType) -> bool {
+        false
+    }
     /// Matrices of up to this many columns are read along the sums, unpacked.
     fn few_columns(&self) -> i64 {
         0
@@ -86,6 +91,8 @@ pub struct NeutralModel {
     pub block_rows: i64,
     /// Interleaved rows by element type.
     pub word_rows: Vec<(DType, i64)>,
+    /// Half types that are converted on the left.
+    pub widened_rows: Vec<DType>,
 }
 
 impl NeutralModel {
@@ -106,6 +113,10 @@ impl CostModel for NeutralModel {
 
     fn word_rows(&self, dtype: DType) -> Option<i64> {
         self.word_rows.iter().find(|(of, _)| *of == dtype).map(|&(_, rows)| rows)
+    }
+
+    fn widens_rows(&self, dtype: DType) -> bool {
+        self.widened_rows.contains(&dtype)
     }
 
     fn few_columns(&self) -> i64 {

@@ -229,6 +229,13 @@ fn is_mask_beside<I: Iterator<Item = Inst>>(
     in_memory && is_constant && is_reduced && direct.iter().any(|&user| function.operands(user).contains(&tensor))
 }
 
+/// Returns true if an op converts the im2col form of a convolution's input to a wider type.
+fn widens_windows(function: &Function, inst: Inst) -> bool {
+    let operand = function.operands(inst)[0];
+    let dtype = |value| function.ty(value).dtype();
+    function.made_by(operand, OpKind::Im2col).is_some() && dtype(function.result(inst)).holds(dtype(operand))
+}
+
 /// The role of an op by itself.
 pub(super) fn role(function: &Function, solver: &Solver, inst: Inst) -> Role {
     match function.kind_of(inst) {
@@ -237,6 +244,7 @@ pub(super) fn role(function: &Function, solver: &Solver, inst: Inst) -> Role {
         // Computed where a matmul packs it: stored, each element would occur once per window that
         // covers it.
         OpKind::Im2col => Role::Free,
+        OpKind::Convert if widens_windows(function, inst) => Role::Free,
         // Computed where a matmul reads it: stored, it would be several times as large.
         OpKind::UnpackInt4 => Role::Free,
         OpKind::Reshape if only_ones_differ(function, solver, inst) => Role::Free,

@@ -3,7 +3,7 @@
 //! A matrix `[K, N]` becomes `[P, K, NR]` with `P = ceil(N / NR)` and zeros after the last column,
 //! so that each panel is read front to back. Only call-invariant operands are packed; the pass
 //! `prepare` then moves the packing out of the entry. Weights on the left stay, except that
-//! colliding rows are padded: [`rows`].
+//! colliding rows are padded, and halves widened where sums are of f32: [`rows`].
 //!
 //! If the target multiplies words of several narrow elements, W rows are interleaved: `[P, ceil(K /
 //! W), NR, W]` with zeros after the last row.
@@ -40,6 +40,11 @@ fn run(module: &mut Module, cx: &mut PassCx) -> Result<usize, Diagnostic> {
     let mut packed = 0;
     for function in module.functions.iter_mut().filter(|f| f.kind == FunctionKind::Func) {
         let (fixed, solver) = (CallInvariant::of(function), Arc::new(Solver::new(&function.facts)));
+        packed += visit(function, &solver, &mut |rw, inst| {
+            let product = rows::widen(rw, inst, &fixed, cx);
+            rw.take_error().map(|()| product)
+        })?;
+        let fixed = CallInvariant::of(function);
         packed += visit(function, &solver, &mut |rw, inst| {
             let Some(matrix) = matrix(rw, inst, &fixed, &*model) else {
                 let product = rows::spread(rw, inst, &fixed, cx);

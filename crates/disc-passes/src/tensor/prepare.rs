@@ -34,6 +34,8 @@ use std::{
 
 /// Results up to this size may be larger than the weights they are made from.
 const SMALL: u128 = 1 << 20;
+/// Times that rows of f32, with what is between them, may be as large as those of halves.
+const WIDENED: u128 = 3;
 
 /// Moves values that depend on weights alone into `@prepare`.
 pub static PASS: PassDef = PassDef {
@@ -96,7 +98,7 @@ fn run(module: &mut Module, cx: &mut PassCx) -> Result<usize, Diagnostic> {
 fn frontier(function: &Function, fixed: &CallInvariant, sources: &Sources, keeps_biases: bool) -> Vec<Value> {
     let mut needed: HashSet<Value> = HashSet::new();
     let mut found = Vec::new();
-    let read = read_in_panels(function);
+    let (read, rows) = (read_in_panels(function), read_as_rows(function));
     for inst in function.walk(function.body).into_iter().rev() {
         let results = function.results_of(inst);
         let is_fixed = !results.is_empty() && results.iter().all(|&value| fixed.contains(value));
@@ -106,7 +108,7 @@ fn frontier(function: &Function, fixed: &CallInvariant, sources: &Sources, keeps
         }
         if is_fixed
             && fixed.depends_on_weights(results[0])
-            && is_worth(function, inst, sources)
+            && is_worth(function, inst, sources, &rows)
             && !is_read(function, inst, &read)
             && !is_front_of_padded(function, inst)
             && !(keeps_biases && is_widened_bias(function, inst))
@@ -170,6 +172,22 @@ fn is_transformed_kernel(function: &Function, value: Value) -> bool {
     function.insts(function.body).iter().any(|inst| reads(&inst))
 }
 
+/// Values that matmuls read on the left, each through views, paddings and slices: rows that
+/// `pack_weights::rows` has converted are as large as f32, but always prepared.
+fn read_as_rows(function: &Function) -> HashSet<Value> {
+    let mut found = HashSet::new();
+    for inst in function.walk(function.body).into_iter().filter(|&inst| function.kind_of(inst) == OpKind::DotGeneral) {
+        let mut next = function.operands(inst).first().copied();
+        while let Some(value) = next.filter(|&value| found.insert(value)) {
+            let reads = |&maker: &Inst| {
+                matches!(function.kind_of(maker), OpKind::BroadcastInDim | OpKind::Pad | OpKind::Reshape | OpKind::Slice)
+            };
+            next = function.defining(value).filter(reads).map(|maker| function.operands(maker)[0]);
+        }
+    }
+    found
+}
+
 /// Values that only packed matmuls read, which convert elements on reading.
 fn read_in_panels(function: &Function) -> HashSet<Value> {
     let (mut read, mut others) = (HashSet::new(), HashSet::new());
@@ -226,14 +244,15 @@ fn is_front_of_padded(function: &Function, inst: Inst) -> bool {
     function.is_front(inst) && function.made_by(function.operands(inst)[0], OpKind::Pad).is_some()
 }
 
-fn is_worth(function: &Function, inst: Inst, sources: &Sources) -> bool {
+fn is_worth(function: &Function, inst: Inst, sources: &Sources, rows: &HashSet<Value>) -> bool {
     let is_free = matches!(
         function.kind_of(inst),
         OpKind::Weight | OpKind::Constant | OpKind::Iota | OpKind::BroadcastInDim | OpKind::Reshape | OpKind::DimValue
     );
     let is_modest = |&value: &Value| {
         let bytes = size(function, value);
-        bytes <= SMALL || bytes < 2 * sources.bytes(value) || is_transformed_kernel(function, value)
+        let is_widened = rows.contains(&value) && bytes <= WIDENED * sources.bytes(value);
+        bytes <= SMALL || bytes < 2 * sources.bytes(value) || is_widened || is_transformed_kernel(function, value)
     };
     !is_free && function.results_of(inst).iter().all(is_modest)
 }

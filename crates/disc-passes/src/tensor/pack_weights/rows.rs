@@ -1,5 +1,6 @@
 //! Pads the rows of left-hand weights, such as convolution filters, that are stored whole pages
-//! apart.
+//! apart, and converts those of half types to f32 where sums are computed in it: their elements are
+//! read one by one, and a unit would convert them for the few columns that it has.
 //!
 //! Rows at such a distance compete for the lines of one set of the first-level cache, so a matmul
 //! would copy them together in each task. With some elements of padding per row, `slice(pad(w))`,
@@ -10,7 +11,7 @@ use crate::{
     analysis::{call_invariant::CallInvariant, cost_model::CostModel, query::Query},
     rules::rewrite::Rewriter,
 };
-use disc_ir::{Dim, Inst, Literal, OpKind, Type, Value};
+use disc_ir::{DType, Dim, Inst, Literal, OpKind, Type, Value};
 
 /// The matmul with a padded left operand, if that is a weight whose rows collide.
 pub(super) fn spread(rw: &mut Rewriter<'_>, inst: Inst, fixed: &CallInvariant, cx: &mut PassCx) -> Option<Value> {
@@ -31,6 +32,31 @@ pub(super) fn spread(rw: &mut Rewriter<'_>, inst: Inst, fixed: &CallInvariant, c
     let left = reread(rw, left, weight, apart)?;
     let attrs = rw.f.inst(inst).attrs.clone();
     rw.build(|b| b.op(OpKind::DotGeneral).operands(&[left, right]).attrs(attrs).value())
+}
+
+/// The matmul in f32 of a left operand that is a weight of a half type, if the target computes it
+/// so: the weight is converted once.
+pub(super) fn widen(rw: &mut Rewriter<'_>, inst: Inst, fixed: &CallInvariant, cx: &mut PassCx) -> Option<Value> {
+    if rw.f.kind_of(inst) != OpKind::DotGeneral {
+        return None;
+    }
+    let operands = rw.f.operands(inst).to_vec();
+    let (left, right, weight) = (operands[0], operands[1], read_from(rw, operands[0]));
+    let (stored, made) = (rw.f.ty(weight).dtype(), rw.f.ty(rw.f.result(inst)).dtype());
+    let is_half = matches!(stored, DType::BF16 | DType::F16) && (made == stored || made == DType::F32);
+    let is_weight = fixed.contains(weight) && fixed.depends_on_weights(weight) && !fixed.contains(right);
+    if !is_half || !is_weight || !cx.options.model.widens_rows(stored) || !cx.spend_on("widen-rows") {
+        return None;
+    }
+    let convert = |rw: &mut Rewriter<'_>, value, dtype: DType| {
+        rw.build(|b| b.op(OpKind::Convert).operands(&[value]).attr("dtype", dtype).value())
+    };
+    let wide = convert(rw, weight, DType::F32)?;
+    let (left, right) = (reread(rw, left, weight, wide)?, convert(rw, right, DType::F32)?);
+    let (def, mut attrs) = (rw.f.def(inst), rw.f.inst(inst).attrs.clone());
+    attrs[def.attr_position("dtype").expect("an attribute of the op")] = Some(DType::F32.into());
+    let product = rw.build(|b| b.op(OpKind::DotGeneral).operands(&[left, right]).attrs(attrs).value())?;
+    if made == DType::F32 { Some(product) } else { convert(rw, product, made) }
 }
 
 /// Returns true if an op only adds dimensions of size 1, drops them, or broadcasts along new ones.
@@ -57,9 +83,10 @@ fn reread(rw: &mut Rewriter<'_>, value: Value, from: Value, to: Value) -> Option
         return Some(to);
     }
     let inst = rw.f.defining(value)?;
-    let (kind, attrs, ty) = (rw.f.kind_of(inst), rw.f.inst(inst).attrs.clone(), rw.f.ty(value).clone());
+    let (kind, attrs) = (rw.f.kind_of(inst), rw.f.inst(inst).attrs.clone());
     let operand = rw.f.operands(inst)[0];
     let operand = reread(rw, operand, from, to)?;
+    let ty = Type::tensor(rw.f.shape(value).to_vec(), rw.f.ty(operand).dtype());
     rw.build(|b| b.op(kind).operands(&[operand]).attrs(attrs).result(ty).value())
 }
 
@@ -110,6 +137,7 @@ mod tests {
         tensor::{pack_weights, prepare},
         testing::after_all,
     };
+    use disc_ir::DType;
 
     /// A matmul of a filter that is repeated for each image, as convolutions have it.
     fn filter(features: &str, taps: i64, rows: i64) -> String {
@@ -141,6 +169,22 @@ mod tests {
         assert!(text.contains("prepared 0 : tensor<16x520x2xf32>"), "{text}");
         let text = packed(&filter("512", 32, 16), 12);
         assert!(text.contains("prepared 0 : tensor<16x513x32xf32>"), "{text}");
+    }
+
+    #[test]
+    fn halves_that_are_computed_in_f32_are_stored_so() {
+        let text = filter("512", 2, 512).replace("f32", "bf16");
+        let model = NeutralModel { widened_rows: vec![DType::BF16], block_rows: 12, ..NeutralModel::with_panels(32) };
+        let after = |text: &str, model: NeutralModel| after_all(&[&pack_weights::PASS, &prepare::PASS], text, Options::of(model));
+        // Padded too: 512 by 2 elements of f32 are a page.
+        let wide = after(&text, model.clone());
+        assert!(wide.contains("weight @w.prepared = prepared 0 : tensor<512x520x2xf32>"), "{wide}");
+        assert!(wide.contains("dtype = f32") && wide.contains("-> tensor<[B]x512x[P]xbf16>"), "{wide}");
+        assert!(!after(&text, NeutralModel { widened_rows: vec![DType::F16], ..model.clone() }).contains("f32"));
+        // A matrix that the call gives is converted with the rows that it makes.
+        let given = text.replace("func @f(", "func @f(%w: tensor<512x512x2xbf16>, ");
+        let given = given.replace("%w = weight @w : tensor<512x512x2xbf16>\n", "\n");
+        assert!(!after(&given, model).contains("f32"));
     }
 
     #[test]

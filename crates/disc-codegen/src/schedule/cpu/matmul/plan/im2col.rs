@@ -20,7 +20,12 @@ impl Im2col {
     /// Finds the windows of a right operand that is `im2col` of an input of the group, if its
     /// columns are the windows' counts.
     pub(in crate::schedule) fn of(group: &Function, plan: &MatmulPlan) -> Option<Self> {
-        let value = plan.right.operand.value;
+        let read = plan.right.operand.value;
+        // Elements are converted to the type of the sums in any case.
+        let value = match group.made_by(read, OpKind::Convert) {
+            Some(convert) if plan.compute.holds(group.ty(read).dtype()) => group.operands(convert)[0],
+            _ => read,
+        };
         let inst = group.made_by(value, OpKind::Im2col)?;
         let operand = group.operands(inst)[0];
         let input = plan.inputs.iter().position(|&input| input == operand)?;
