@@ -298,7 +298,16 @@ def run_suite(suite: str, threads: int, options: argparse.Namespace, say) -> lis
         " ".join([f"{'case':34}", f"{'disc ms':>10}", f"{'of floor':>8}", *(f"{name:>10}" for name in names)])
     )
     command = [sys.executable, __file__, "--worker", "--suite", suite, "--threads", str(threads)]
-    command += ["--weights", options.weights, "--dtype", options.dtype, "--peers", options.peers, "--case", options.case]
+    command += [
+        "--weights",
+        options.weights,
+        "--dtype",
+        options.dtype,
+        "--peers",
+        options.peers,
+        "--case",
+        options.case,
+    ]
     command += ["--rounds", str(options.rounds), "--sizes", str(options.sizes)]
     command += ["--against-static"] if options.against_static else []
     command += ["--all-dims"] if options.all_dims else []

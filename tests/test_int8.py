@@ -18,7 +18,7 @@ def bound(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
     return x.abs().sum(1, keepdim=True) * s / 2 + w.abs().sum(1) * r / 2 + w.shape[1] * r * s / 4 + 1e-5
 
 
-@pytest.mark.parametrize("sums, columns", [(64, 48), (63, 33), (50, 70), (768, 96)])
+@pytest.mark.parametrize(("sums", "columns"), [(64, 48), (63, 33), (50, 70), (768, 96)])
 def test_rows_of_int8_are_within_their_bound(sums, columns):
     layer = nn.Linear(sums, columns).eval()
     fast = disc.optimize(layer, torch.randn(3, sums), options=INT8)
@@ -46,8 +46,10 @@ def test_a_row_that_is_not_finite_gives_no_finite_result():
     x[0, 3], x[2, 5], x[3] = float("nan"), float("inf"), 0.0
     with torch.no_grad():
         got = fast(x)
-    assert got[0].isnan().all() and not got[2].isfinite().any()
-    assert got[1].isfinite().all() and torch.equal(got[3], layer.bias)
+    assert got[0].isnan().all()
+    assert not got[2].isfinite().any()
+    assert got[1].isfinite().all()
+    assert torch.equal(got[3], layer.bias)
 
 
 def test_a_check_rounds_rows_too():
@@ -83,7 +85,7 @@ class Requantised(nn.Module):
         return sums, steps.clamp(-128, 127).to(torch.int8)
 
 
-@pytest.mark.parametrize("sums, columns", [(64, 48), (24, 40), (200, 72)])
+@pytest.mark.parametrize(("sums", "columns"), [(64, 48), (24, 40), (200, 72)])
 def test_products_of_integers_are_exact(sums, columns):
     model = Requantised(sums, columns)
     fast = disc.optimize(model, torch.zeros(20, sums, dtype=torch.int8))

@@ -43,7 +43,9 @@ class Verification:
             leaves, _ = kv_caches.flatten((args, kwargs))
             inputs = [x for x in leaves if isinstance(x, torch.Tensor)]
             buffers = [t for _, t in dispatcher.original().named_buffers()]
-            difference = compare([*pytree.tree_leaves(result), *inputs, *buffers], expected, dispatcher.options)
+            difference = compare(
+                [*pytree.tree_leaves(result), *inputs, *buffers], expected, dispatcher.options
+            )
             if difference.first_difference is not None and self.first is None:
                 first = difference.first_difference
                 self.first = {"call": self.compared, "output": first.output, "reason": first.reason}
