@@ -38,8 +38,8 @@ def with_wide_inputs(call: Callable, examples) -> Callable:
 
 
 def quantised(path: Path, examples) -> Path:
-    """An ONNX file as a QDQ model: weights of int8 by columns, activations of uint8, whose ranges are
-    those of the examples.
+    """Makes a QDQ model of an ONNX file: weights of int8 by columns, activations of uint8 in the
+    ranges of the examples.
     """
     from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
     from onnxruntime.quantization.shape_inference import quant_pre_process

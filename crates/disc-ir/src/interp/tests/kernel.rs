@@ -173,7 +173,52 @@ pub(super) fn cases() -> Vec<Case> {
             &[("8xf32", (0..8).map(f64::from).collect())],
             &[("2xf32", vec![140.0, 49.0])],
         ),
+        tiles(),
     ]
+}
+
+/// Tile registers out of wider rows: 16 by 32 halves by words of two terms.
+const TILES: &str = "kernel @product(%x: buffer<16x40xbf16>, %w: buffer<16x48xbf16>, %y: buffer<16x20xf32>, %begin: i64, %end: i64) {
+    %zero = constant dense<0> : i64
+    %four = constant dense<4> : i64
+    %x_stride = constant dense<40> : i64
+    %w_stride = constant dense<48> : i64
+    %y_stride = constant dense<20> : i64
+    %none = constant dense<0.5> : vector<256xf32>
+    %a = load_tile %x[%four], %x_stride : (buffer<16x40xbf16>, i64, i64) -> vector<512xbf16>
+    %b = load_tile %w[%zero], %w_stride : (buffer<16x48xbf16>, i64, i64) -> vector<512xbf16>
+    %s = multiply_tiles amx16x16x32, %a, %b, %none : (vector<512xbf16>, vector<512xbf16>, vector<256xf32>) -> vector<256xf32>
+    store_tile %y[%four], %y_stride, %s : (buffer<16x20xf32>, i64, i64, vector<256xf32>)
+    return
+}
+host @main(%x: buffer<16x40xbf16>, %w: buffer<16x48xbf16>) {
+    %y = alloc_output index = 0 : buffer<16x20xf32>
+    launch @clear(%y), units = [320], cost = [0], scratch = [0] : (buffer<16x20xf32>)
+    launch @product(%x, %w, %y), units = [1], cost = [0], scratch = [0] : (buffer<16x40xbf16>, buffer<16x48xbf16>, buffer<16x20xf32>)
+    return
+}
+kernel @clear(%y: buffer<16x20xf32>, %begin: i64, %end: i64) {
+    %one = constant dense<1> : i64
+    %zero = constant dense<0.0> : f32
+    for %begin, %end, %one : (i64, i64, i64) -> () do(%i: i64) {
+        store %y[%i], %zero : (buffer<16x20xf32>, i64, f32)
+        return
+    }
+    return
+}";
+
+fn tiles() -> Case {
+    let numbers = |count: i32, range: i32| (0..count).map(|i| f64::from(i % range - range / 2)).collect::<Vec<f64>>();
+    let (x, w) = (numbers(16 * 40, 7), numbers(16 * 48, 5));
+    // A word holds two terms of a column.
+    let term = |row: usize, column: usize, k: usize| x[row * 40 + 4 + k] * w[k / 2 * 48 + 2 * column + k % 2];
+    let element = |row: usize, column: usize| match column.checked_sub(4) {
+        None => 0.0,
+        Some(column) => 0.5 + (0..32).map(|k| term(row, column, k)).sum::<f64>(),
+    };
+    let y = (0..320).map(|i| element(i / 20, i % 20)).collect();
+    let inputs = vec![("16x40xbf16", x.clone()), ("16x48xbf16", w.clone())];
+    Case { name: "load_tile".into(), text: TILES.into(), inputs, outputs: vec![("16x20xf32", y)] }
 }
 
 #[track_caller]
