@@ -44,6 +44,7 @@ CASES = {
     "tied": lambda: (Tied(), torch.randint(0, 100, (2, 7))),
     "computed": lambda: (Product(torch.matmul), torch.randn(2, 5, 64)),
     "left": lambda: (Product(lambda x, w: w @ x), torch.randn(64, 5)),
+    "left of matrices": lambda: (Product(lambda x, w: w @ x), torch.randn(2, 64, 5)),
     "left of a vector": lambda: (Product(lambda x, w: w @ x), torch.randn(64)),
     "einsum": lambda: (Product(lambda x, w: torch.einsum("bik,jk->bij", x, w)), torch.randn(2, 5, 64)),
     "attention": lambda: (nn.TransformerEncoderLayer(64, 4, 128, batch_first=True), torch.randn(2, 7, 64)),
@@ -61,6 +62,14 @@ def test_a_check_reads_the_same_weights(case, form):
     found = disc.check(fast, x)
     assert found.ok, found
     assert found.max_rel_err < 1e-5
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_check_rounds_the_same_rows(case):
+    model, x = CASES[case]()
+    fast = disc.optimize(model.eval(), x, options=disc.Options(weights="int8", activations="int8"))
+    found = disc.check(fast, x)
+    assert found.ok, found
 
 
 @pytest.mark.parametrize("form", FORMS)

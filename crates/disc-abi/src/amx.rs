@@ -67,10 +67,10 @@ mod linux {
 
     /// Returns the extensions of the processor, if the operating system keeps their registers.
     pub(super) fn of_processor() -> u8 {
-        const XSAVE: u32 = 1 << 27;
+        const OSXSAVE: u32 = 1 << 27;
         /// The bits of XCR0 for the configuration of tiles and for their data.
         const TILES: u64 = 3 << 17;
-        if __get_cpuid_max(0).0 < 7 || __cpuid_count(1, 0).ecx & XSAVE == 0 || xcr0() & TILES != TILES {
+        if __get_cpuid_max(0).0 < 7 || __cpuid_count(1, 0).ecx & OSXSAVE == 0 || xcr0() & TILES != TILES {
             return 0;
         }
         let features = __cpuid_count(7, 0);

@@ -182,6 +182,21 @@ fn convolutions_of_words() {
     assert!(made >= 4, "{made} programs multiply words");
 }
 
+#[test]
+fn panels_of_narrow_weights() {
+    for target in ["x86-64-v3", "x86-64-v4"] {
+        let target: Target = target.parse().expect("a target");
+        for (name, text) in programs(include_str!("stages/halves.disc")) {
+            println!("{target} {name}");
+            let tensors = disc_ir::text::parse(&text).unwrap_or_else(|e| panic!("{}\n{text}", e[0]));
+            let lowered = Lowered::packed(&tensors, &target);
+            let kernels = lowered.program.module.to_string();
+            assert!(kernels.contains(".widening") && kernels.contains(".widened"), "{name} converts no panel once\n{kernels}");
+            compare(&text, &tensors, lowered);
+        }
+    }
+}
+
 /// A CPU with tile registers.
 const TILES: &str = "x86-64-v4+amx-bf16+amx-int8+amx-tile+avx512bf16+avx512fp16+avx512vnni";
 

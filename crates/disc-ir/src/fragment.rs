@@ -35,8 +35,9 @@ pub enum Tile {
     Amx16x16x64,
 }
 
-/// Rows of a tile that one thread holds, each of them so many bytes: a tile register.
+/// Rows of a tile register.
 pub const REGISTER_ROWS: i64 = 16;
+/// Bytes of a row of a tile register.
 pub const REGISTER_ROW_BYTES: usize = 64;
 
 /// Returns true for the type of a tile register.
@@ -172,7 +173,7 @@ impl Tile {
             (Self::Mfma32x32x8, Role::B) => [4 * (thread / 32) + lane, thread % 32],
             (Self::Mfma32x32x8, Role::C) => [8 * (lane / 4) + 4 * (thread / 32) + lane % 4, thread % 32],
             (Self::Amx16x16x32 | Self::Amx16x16x64, Role::A) => [lane / self.sizes()[2], lane % self.sizes()[2]],
-            // Terms that follow each other lie together, as many as 32 bits hold.
+            // Terms that follow each other are adjacent, as many as 32 bits hold.
             (Self::Amx16x16x32, Role::B) => [lane / 32 * 2 + lane % 2, lane % 32 / 2],
             (Self::Amx16x16x64, Role::B) => [lane / 64 * 4 + lane % 4, lane % 64 / 4],
             (Self::Amx16x16x32 | Self::Amx16x16x64, Role::C) => [lane / 16, lane % 16],

@@ -77,7 +77,7 @@ impl FromStr for WeightForm {
     }
 }
 
-/// The form of the rows that a call multiplies by matrices of weights.
+/// The form of the rows that matrices of int8 weights are multiplied by.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ActivationForm {
     /// As in the model.

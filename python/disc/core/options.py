@@ -156,6 +156,12 @@ def effective(options: Options | None) -> Options:
             help=f"call it inside of `with disc.Options(profile={options.profile!r}):`, or see disc.profile",
         )
     chosen = options.over(current()) if options is not None else current()
+    if chosen.activations == "int8" and chosen.weights != "int8":
+        raise Error(
+            "activations of int8 are multiplied by weights of int8: "
+            f"expected `weights` as int8, found {chosen.weights!r}",
+            help='call it with weights="int8" too; options of a `with disc.Options(..)` around hold as well',
+        )
     # The block around writes the trace; a module outlives it.
     return replace(chosen, profile=None) if chosen.profile is not None else chosen
 

@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from ..core.options import Options
     from .module.dispatcher import Dispatcher
 
-#: Allowed error relative to the greatest value of an output, if rows are rounded to steps of int8.
-_OF_STEPS = 2e-2
-#: The same by the output's type.
+#: Allowed error relative to the greatest value of an output, by the output's type.
 _TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-4, torch.float16: 1e-2, torch.bfloat16: 5e-2}
+#: The least that is allowed where rows are rounded to steps of int8.
+_INT8_TOLERANCE = 2e-2
 
 
 @dataclass(frozen=True)
@@ -58,8 +58,9 @@ def check(module: torch.nn.Module, inputs: Any, kwargs: dict[str, Any] | None = 
     Both run on copies of the inputs, with the same random numbers and from the same state of the
     module: what they change is compared too, and is as before in the end. The tolerance is that of
     an output's type, 1e-4 of its greatest value for f32. A module of ``Options(weights="int8")``
-    and the like is compared with its original with weights that are quantised the same way, and
-    with rows that are by ``activations="int8"``: then 2e-2 of the greatest value is allowed.
+    and the like is compared with its original with weights that are quantised the same way.
+    With ``activations="int8"`` its rows are quantised too, and 2e-2 of the greatest value is
+    allowed.
 
     Args:
         module: The result of ``disc.optimize``.
@@ -138,7 +139,7 @@ def compare(ours: list, theirs: list, options: Options) -> CheckResult:
     """Compares leaves of results."""
     greatest, first = 0.0, None
     # A number halfway between two steps is rounded up or down by the last bit of an earlier sum.
-    least = _OF_STEPS if options.activations == "int8" else 0.0
+    least = _INT8_TOLERANCE if options.activations == "int8" else 0.0
     for i, (a, e) in enumerate(zip(ours, theirs, strict=True)):
         error, reason = _compare(a, e, least)
         greatest = max(greatest, error)

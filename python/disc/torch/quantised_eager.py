@@ -9,7 +9,7 @@ of a matmul in f32, computed of weights alone, and large enough.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 import torch
@@ -24,10 +24,13 @@ if TYPE_CHECKING:
 aten = torch.ops.aten
 #: Smaller matrices stay exact, and so do matrices of so few columns that are stored along the sums.
 _FEW_ELEMENTS, _FEW_COLUMNS = 1 << 10, 8
+#: Rows of longer sums of int8 stay exact, since a sum may not fit 32 bits.
+_MOST_TERMS = (2**31 - 1) // (127 * 127)
 #: Weights of a column that share a scale in int4.
 _BLOCK = 32
 #: Ops with matrices of weights on the right, and the places of these.
 _PRODUCTS = {aten.mm.default: (1,), aten.addmm.default: (2,), aten.bmm.default: (1,)}
+_MATMULS = (torch.matmul, torch.Tensor.matmul, torch.Tensor.__matmul__)
 #: Ops with matrices ``[columns, sums]``.
 _TRANSPOSED = {aten.mkldnn_rnn_layer.default: (1, 2)}
 
@@ -38,8 +41,21 @@ def quantised(options: Options, weights: Iterable[torch.Tensor]) -> contextlib.A
     """
     stack = contextlib.ExitStack()
     stack.enter_context(_Unfused())
+    if options.activations == "int8":
+        # Recurrent layers as products, whose rows can be rounded.
+        stack.enter_context(_without_mkldnn())
     stack.enter_context(_Quantised(options.weights, options.activations == "int8", weights))
     return stack
+
+
+@contextlib.contextmanager
+def _without_mkldnn() -> Iterator[None]:
+    was = torch._C._get_mkldnn_enabled()
+    torch._C._set_mkldnn_enabled(False)
+    try:
+        yield
+    finally:
+        torch._C._set_mkldnn_enabled(was)
 
 
 class _Unfused(TorchFunctionMode):
@@ -49,6 +65,9 @@ class _Unfused(TorchFunctionMode):
         if func is F.linear and args and args[0].dim() == 1:
             # Of a vector torch makes a product with the weights on the left.
             return func(args[0].unsqueeze(0), *args[1:], **(kwargs or {})).squeeze(0)
+        if func in _MATMULS and len(args) == 2 and args[0].dim() == 2 and args[1].dim() > 2:
+            # Of a matrix by matrices torch makes one product, with the matrix on the right.
+            return func(args[0].expand(*args[1].shape[:-2], *args[0].shape), args[1])
         return func(*args, **(kwargs or {}))
 
 
@@ -63,7 +82,7 @@ class _Quantised(TorchDispatchMode):
         given = list(args)
         for place in _PRODUCTS.get(func, ()):
             given[place] = self._narrow(args[place])
-            if self._rows and given[place] is not args[place]:
+            if self._rows and given[place] is not args[place] and args[place].shape[-2] <= _MOST_TERMS:
                 given[place - 1] = rows_in_steps(args[place - 1])
         for place in _TRANSPOSED.get(func, ()):
             given[place] = self._narrow(args[place], transposed=True)

@@ -2,21 +2,25 @@
 use super::arguments::{MachineArguments, ReduceArguments, ReplayArguments};
 use crate::{
     answer::{Answer, diagnostics},
-    run::difference,
+    run::difference_beyond,
 };
 use disc::{
-    Options,
+    ActivationForm, Options,
     capture::{self, Capture, Replay},
 };
 use disc_ir::Diagnostic;
 use serde_json::json;
 
+/// The difference that is allowed where rows are rounded to steps of int8, as `disc.check` allows.
+const INT8_TOLERANCE: f64 = 2e-2;
+
 /// Runs a captured call. The answer is negative if compiled code fails, or gives other results than
 /// the interpreter or than the captured call.
 pub(super) fn replay(given: &ReplayArguments) -> Result<Answer, Vec<Diagnostic>> {
     let capture = Capture::read(&given.file).map_err(diagnostics)?;
-    let replay = capture::replay(&capture, &options(&capture, &given.machine)?);
-    let fault = fault(&replay);
+    let options = options(&capture, &given.machine)?;
+    let replay = capture::replay(&capture, &options);
+    let fault = fault(&replay, &options);
     let bits = match &replay.differing_bits {
         None => "the capture has no results",
         Some(outputs) if outputs.is_empty() => "the results are those of the capture, bit by bit",
@@ -37,7 +41,7 @@ pub(super) fn replay(given: &ReplayArguments) -> Result<Answer, Vec<Diagnostic>>
 pub(super) fn reduce(given: &ReduceArguments) -> Result<Answer, Vec<Diagnostic>> {
     let capture = Capture::read(&given.file).map_err(diagnostics)?;
     let options = options(&capture, &given.machine)?;
-    let mut fails = |part: &Capture| fault(&capture::replay(part, &options)).is_some();
+    let mut fails = |part: &Capture| fault(&capture::replay(part, &options), &options).is_some();
     let Some(reduced) = capture::reduce(&capture, &mut fails).map_err(diagnostics)? else {
         let text = "the call gives the right result; nothing to reduce\n";
         return Ok(Answer::new(text, json!({ "capture": null, "ops": null, "runs": 1, "program": null })));
@@ -65,9 +69,11 @@ fn options(capture: &Capture, machine: &MachineArguments) -> Result<Options, Vec
 
 /// Returns the first difference between compiled code and the interpreter; a call that both refuse
 /// has none.
-fn fault(replay: &Replay) -> Option<String> {
+fn fault(replay: &Replay, options: &Options) -> Option<String> {
+    // A number halfway between two steps is rounded up or down by the last bit of an earlier sum.
+    let least = if options.activations == ActivationForm::Int8 { INT8_TOLERANCE } else { 0.0 };
     match (&replay.compiled, &replay.expected) {
-        (Ok(found), Ok(expected)) => difference(found, expected),
+        (Ok(found), Ok(expected)) => difference_beyond(found, expected, least),
         (Err(error), Ok(_)) => Some(format!("compiled code fails: {}", error.message())),
         (Ok(_), Err(error)) => Some(format!("the interpreter fails: {}", error.message)),
         (Err(_), Err(_)) => None,

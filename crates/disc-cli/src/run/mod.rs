@@ -10,7 +10,7 @@ pub(crate) use arguments::{Given, Input, On, RunArguments, ValueArguments, input
 pub(crate) use cpu::{Caller, Loaded};
 pub(crate) use inputs::{Data, Integers, entry, several, weights};
 pub(crate) use signature::module_of;
-pub(crate) use values::{describe, difference, json, summary};
+pub(crate) use values::{describe, difference, difference_beyond, json, summary};
 
 use disc_ir::{
     Diagnostic, Module,

@@ -38,13 +38,19 @@ pub(crate) fn json(tensor: &Tensor) -> Value {
 /// Returns the first difference between results and expected ones: in number, type, sizes, or an
 /// element beyond the tolerance of its type.
 pub(crate) fn difference(found: &[Tensor], expected: &[Tensor]) -> Option<String> {
+    difference_beyond(found, expected, 0.0)
+}
+
+/// Returns the first difference that is larger than the tolerance of its type, and than `least`
+/// times the larger element or 1.
+pub(crate) fn difference_beyond(found: &[Tensor], expected: &[Tensor], least: f64) -> Option<String> {
     if found.len() != expected.len() {
         return Some(format!("{} results, expected {}", found.len(), expected.len()));
     }
-    found.iter().zip(expected).enumerate().find_map(|(i, (a, b))| of_two(a, b).map(|why| format!("result {i}: {why}")))
+    found.iter().zip(expected).enumerate().find_map(|(i, (a, b))| of_two(a, b, least).map(|why| format!("result {i}: {why}")))
 }
 
-fn of_two(found: &Tensor, expected: &Tensor) -> Option<String> {
+fn of_two(found: &Tensor, expected: &Tensor, least: f64) -> Option<String> {
     if (found.dtype(), found.dims()) != (expected.dtype(), expected.dims()) {
         return Some(format!("{}, expected {}", ty(found), ty(expected)));
     }
@@ -56,7 +62,7 @@ fn of_two(found: &Tensor, expected: &Tensor) -> Option<String> {
         let at = x.iter().zip(&y).position(|(x, y)| x != y)?;
         return Some(format!("element {:?} is {}, expected {}", position(at, found.dims()), x[at], y[at]));
     }
-    let tolerance = tolerance(found.dtype());
+    let tolerance = tolerance(found.dtype()).max(least);
     let equal =
         |(x, y): (f64, f64)| x == y || (x.is_nan() && y.is_nan()) || (x - y).abs() <= tolerance * x.abs().max(y.abs()).max(1.0);
     let pairs = || found.to_f64s().into_iter().zip(expected.to_f64s());

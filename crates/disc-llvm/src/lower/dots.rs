@@ -2,16 +2,16 @@
 //! has it.
 //!
 //! `Target::word` lists the forms of a target; schedules ask for no other.
-use super::Lowering;
+use super::{Lowering, tiles::is_tile};
 use crate::{Error, emit::lanes_of};
-use disc_ir::{Attr, DType, Inst, fragment::is_tile_register};
+use disc_ir::{Attr, DType, Inst};
 
 impl Lowering<'_, '_> {
     /// Bitcasts lanes to lanes of another size.
     pub(super) fn recast_lanes(&mut self, inst: Inst) -> Result<(), Error> {
         let value = self.value(self.function.operands(inst)[0])?;
         let (dtype, lanes) = self.vector_type(self.function.result(inst))?;
-        if is_tile_register(self.function.ty(self.function.result(inst))) {
+        if is_tile(value) {
             // The bits of a register have no type.
             self.define(inst, value);
             return Ok(());

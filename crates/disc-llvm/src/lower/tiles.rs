@@ -9,7 +9,7 @@ use crate::{
     emit::{Emit, Val},
 };
 use disc_ir::{
-    DType, Inst, Literal, OpKind, Value,
+    DType, Inst, Literal, Value,
     fragment::{REGISTER_ROW_BYTES, REGISTER_ROWS, Tile},
 };
 use inkwell::{
@@ -24,27 +24,25 @@ use llvm_sys::{
 };
 
 /// Returns true for a value that is a tile register.
-fn is_tile(value: LLVMValueRef) -> bool {
+pub(super) fn is_tile(value: impl AsValueRef) -> bool {
     // SAFETY: a value has a type.
-    unsafe { LLVMGetTypeKind(LLVMTypeOf(value)) == LLVMTypeKind::LLVMX86_AMXTypeKind }
+    unsafe { LLVMGetTypeKind(LLVMTypeOf(value.as_value_ref())) == LLVMTypeKind::LLVMX86_AMXTypeKind }
 }
 
 /// Returns the value of a phi, which may be a tile register.
 pub(super) fn value_of<'c>(phi: PhiValue<'c>) -> Val<'c> {
-    let value = phi.as_value_ref();
     // SAFETY: the wrapper holds a value of any type.
-    if is_tile(value) { unsafe { VectorValue::new(value).into() } } else { phi.as_basic_value() }
+    if is_tile(phi) { unsafe { VectorValue::new(phi.as_value_ref()).into() } } else { phi.as_basic_value() }
 }
 
 impl<'c> Emit<'c> {
     /// Emits a phi of the type of a value, which may be a tile register.
     pub(super) fn phi_of(&self, value: Val<'c>) -> Result<PhiValue<'c>, Error> {
-        let value_ref = value.as_value_ref();
-        if !is_tile(value_ref) {
+        if !is_tile(value) {
             return Ok(self.builder.build_phi(value.get_type(), "")?);
         }
         // SAFETY: a type of this context, at the place where the builder stands.
-        Ok(unsafe { PhiValue::new(LLVMBuildPhi(self.builder.as_mut_ptr(), LLVMTypeOf(value_ref), c"".as_ptr())) })
+        Ok(unsafe { PhiValue::new(LLVMBuildPhi(self.builder.as_mut_ptr(), LLVMTypeOf(value.as_value_ref()), c"".as_ptr())) })
     }
 
     /// Calls an intrinsic of tile registers.
@@ -116,7 +114,6 @@ impl<'c> Lowering<'_, 'c> {
     pub(super) fn multiply_registers(&mut self, inst: Inst) -> Result<(), Error> {
         let tile = Tile::from_name(self.word(inst, "tile")?).filter(|tile| tile.warp() == 1);
         let tile = tile.ok_or_else(|| self.error(inst, "has a tile of several threads".to_owned()))?;
-        debug_assert_eq!(self.function.kind_of(inst), OpKind::MultiplyTiles);
         let operands = self.function.operands(inst).to_vec();
         let name = match (tile, self.function.ty(operands[0]).dtype(), self.function.ty(operands[1]).dtype()) {
             (Tile::Amx16x16x32, DType::BF16, _) => "tdpbf16ps",

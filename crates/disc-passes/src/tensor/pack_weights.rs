@@ -26,7 +26,8 @@ use std::sync::Arc;
 pub static PASS: PassDef = PassDef {
     name: "pack-weights",
     doc: "Packs right-hand weights of matmuls into panels of as many columns as the cost model of the target says; 0 \
-          leaves them as they are. Pads rows of left-hand weights that are stored whole pages apart.",
+          leaves them as they are. Pads rows of left-hand weights that are stored whole pages apart, and converts those of half types to f32 \
+          where the target computes in it.",
     stages: (Stage::Tensor, Stage::Tensor),
     run,
 };

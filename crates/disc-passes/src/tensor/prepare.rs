@@ -6,7 +6,7 @@
 //!
 //! Invariants:
 //! - A moved value depends on a weight (others are folded), and takes not much more memory than the
-//!   weights it is made from.
+//!   weights it is made from (rows of f32 that were halves up to three times).
 //! - Values that cost nothing at their use stay: broadcasts, reshapes, constants, conversions in
 //!   front of packed matmuls, slices of padded rows.
 //! - Values of a region move too, although it may run never or often.
@@ -21,7 +21,7 @@ use crate::{
     tensor::cse,
 };
 use disc_ir::{
-    Attr, Code, Diagnostic, Function, FunctionKind, Inst, Module, OpKind, Type, Value,
+    Attr, Code, DType, Diagnostic, Function, FunctionKind, Inst, Module, OpKind, Type, Value,
     graph::{InstData, PREPARE, Weight},
     ops::Stage,
 };
@@ -34,7 +34,7 @@ use std::{
 
 /// Results up to this size may be larger than the weights they are made from.
 const SMALL: u128 = 1 << 20;
-/// Times that rows of f32, with what is between them, may be as large as those of halves.
+/// The most that rows of f32 with their padding may take, in multiples of those of halves.
 const WIDENED: u128 = 3;
 
 /// Moves values that depend on weights alone into `@prepare`.
@@ -172,20 +172,29 @@ fn is_transformed_kernel(function: &Function, value: Value) -> bool {
     function.insts(function.body).iter().any(|inst| reads(&inst))
 }
 
-/// Values that matmuls read on the left, each through views, paddings and slices: rows that
-/// `pack_weights::rows` has converted are as large as f32, but always prepared.
+/// Collects the values that matmuls read on the left, through views, paddings and slices, and that
+/// are f32 made of a half type: `pack_weights::rows` converts these, and they are prepared although
+/// they take twice the memory of the weight.
 fn read_as_rows(function: &Function) -> HashSet<Value> {
     let mut found = HashSet::new();
     for inst in function.walk(function.body).into_iter().filter(|&inst| function.kind_of(inst) == OpKind::DotGeneral) {
-        let mut next = function.operands(inst).first().copied();
-        while let Some(value) = next.filter(|&value| found.insert(value)) {
-            let reads = |&maker: &Inst| {
-                matches!(function.kind_of(maker), OpKind::BroadcastInDim | OpKind::Pad | OpKind::Reshape | OpKind::Slice)
-            };
-            next = function.defining(value).filter(reads).map(|maker| function.operands(maker)[0]);
+        let (mut behind, mut next) = (Vec::new(), function.operands(inst).first().copied());
+        while let Some(value) = next {
+            behind.push(value);
+            next =
+                function.defining(value).filter(|&maker| is_rearranged(function, maker)).map(|maker| function.operands(maker)[0]);
         }
+        let widens = behind.last().and_then(|&value| function.made_by(value, OpKind::Convert)).is_some_and(|convert| {
+            let is_half = matches!(function.ty(function.operands(convert)[0]).dtype(), DType::BF16 | DType::F16);
+            is_half && function.ty(function.result(convert)).dtype() == DType::F32
+        });
+        found.extend(behind.into_iter().filter(|_| widens));
     }
     found
+}
+
+fn is_rearranged(function: &Function, inst: Inst) -> bool {
+    matches!(function.kind_of(inst), OpKind::BroadcastInDim | OpKind::Pad | OpKind::Reshape | OpKind::Slice)
 }
 
 /// Values that only packed matmuls read, which convert elements on reading.

@@ -46,6 +46,8 @@ const FEW_ELEMENTS: i64 = 1 << 10;
 const STEPS: f64 = 127.0;
 /// The same for 4 bits.
 const FEW_STEPS: f64 = 7.0;
+/// The most products of 8-bit values whose sum always fits 32 bits; rows of longer sums stay.
+const MOST_TERMS: i64 = i32::MAX as i64 / (127 * 127);
 /// Weights of a column that share a scale, and values in a word.
 const BLOCK: i64 = 32;
 const IN_WORD: i64 = 8;
@@ -65,7 +67,9 @@ fn run(module: &mut Module, cx: &mut PassCx) -> Result<usize, Diagnostic> {
             let product = match form {
                 _ if !cx.spend() => None,
                 WeightForm::Int4 => in_blocks(rw, inst, matrix, width),
-                WeightForm::Int8 if activations == ActivationForm::Int8 => scaled_rows(rw, inst, matrix),
+                WeightForm::Int8 if activations == ActivationForm::Int8 && matrix.rows <= MOST_TERMS => {
+                    scaled_rows(rw, inst, matrix)
+                }
                 WeightForm::Int8 => scaled(rw, inst, matrix),
                 _ => rounded(rw, inst, matrix, dtype),
             };
@@ -292,6 +296,16 @@ mod tests {
             let exact: f64 = pairs().map(|(a, b)| a * b).sum();
             let bound: f64 = pairs().map(|(a, b)| a.abs() * s / 2.0 + b.abs() * r / 2.0 + r * s / 4.0).sum::<f64>() + 1e-6;
             assert!((y - exact).abs() <= bound, "{i}: {y} for {exact} +- {bound}");
+        }
+    }
+
+    #[test]
+    fn rows_whose_sums_may_not_fit_stay() {
+        let options = || Options { weights: WeightForm::Int8, activations: ActivationForm::Int8, ..Options::default() };
+        for (terms, is_integer) in [(MOST_TERMS, true), (MOST_TERMS + 1, false)] {
+            let mut module = parse(&linear().replace("x32xf32", &format!("x{terms}xf32")));
+            PassManager::new(options()).run(&mut module, &PASS).unwrap();
+            assert_eq!(module.to_string().contains("dtype = i32"), is_integer, "{module}");
         }
     }
 

@@ -184,7 +184,7 @@ const TILES: &str = "kernel @product(%x: buffer<16x40xbf16>, %w: buffer<16x48xbf
     %x_stride = constant dense<40> : i64
     %w_stride = constant dense<48> : i64
     %y_stride = constant dense<20> : i64
-    %none = constant dense<0.5> : vector<256xf32>
+    %none = constant dense<0.0> : vector<256xf32>
     %a = load_tile %x[%four], %x_stride : (buffer<16x40xbf16>, i64, i64) -> vector<512xbf16>
     %b = load_tile %w[%zero], %w_stride : (buffer<16x48xbf16>, i64, i64) -> vector<512xbf16>
     %s = multiply_tiles amx16x16x32, %a, %b, %none : (vector<512xbf16>, vector<512xbf16>, vector<256xf32>) -> vector<256xf32>
@@ -214,7 +214,7 @@ fn tiles() -> Case {
     let term = |row: usize, column: usize, k: usize| x[row * 40 + 4 + k] * w[k / 2 * 48 + 2 * column + k % 2];
     let element = |row: usize, column: usize| match column.checked_sub(4) {
         None => 0.0,
-        Some(column) => 0.5 + (0..32).map(|k| term(row, column, k)).sum::<f64>(),
+        Some(column) => (0..32).map(|k| term(row, column, k)).sum(),
     };
     let y = (0..320).map(|i| element(i / 20, i % 20)).collect();
     let inputs = vec![("16x40xbf16", x.clone()), ("16x48xbf16", w.clone())];

@@ -55,8 +55,9 @@ pub(in crate::schedule) fn schedule_without(group: &Group<'_>, products: &[Inst]
     Ok(all)
 }
 
-/// Returns true if products can share a launch: panels of weights, and the same rows. The packed
-/// rows are all the task memory that they need.
+/// Returns true if products can share a launch: panels of weights, and the same rows with the same
+/// dimensions as rows and as sums, so that the rows that one packs, and a panel that one converts
+/// in turn, serve all.
 fn are_siblings(group: &Group<'_>, a: &MatmulPlan, b: &MatmulPlan) -> bool {
     let same = |a: &Dim, b: &Dim| group.solver.equal(a, b);
     let mut runs = a.shape.outer.iter().zip(&b.shape.outer);
@@ -64,6 +65,10 @@ fn are_siblings(group: &Group<'_>, a: &MatmulPlan, b: &MatmulPlan) -> bool {
         && b.right.form == RightForm::Panels
         && a.left.form == b.left.form
         && a.left.operand.value == b.left.operand.value
+        && a.left.operand.batch == b.left.operand.batch
+        && a.left.operand.sum == b.left.operand.sum
+        && a.shape.m.dim == b.shape.m.dim
+        && same(&a.shape.k.size, &b.shape.k.size)
         && a.tile == b.tile
         && a.word == b.word
         && same(&a.shape.m.size, &b.shape.m.size)

@@ -99,7 +99,7 @@ impl WinogradPlan {
             blocks: packed[0],
             rows: packed[3],
             lanes: tile.lanes,
-            word: words(group, dot),
+            word: speed_up(group, dot),
             has_masks: group.target.has_mask_registers(),
         })
     }
@@ -232,12 +232,12 @@ impl Weights {
     }
 }
 
-/// Times that the products of a tile register are as many as those of a vector of words, at least.
+/// The least speed-up of tile registers over vectors of dot words.
 const REGISTER_TILES: i64 = 4;
 
-/// Times that a product of two operands of one type is faster than one of f32, for it is made of
-/// words.
-fn words(group: &Group<'_>, dot: Inst) -> i64 {
+/// Returns how many times as fast as in f32 a product is computed, if both operands are of one
+/// narrow type.
+fn speed_up(group: &Group<'_>, dot: Inst) -> i64 {
     let [kernel, patches] = [0, 1].map(|side| group.tensor(group.function.operands(dot)[side]).dtype);
     group.target.word_elements(patches).filter(|&elements| kernel == patches && elements == patches).map_or(1, |elements| {
         let in_tiles = group.target.register_tile(elements).map_or(1, |_| REGISTER_TILES);

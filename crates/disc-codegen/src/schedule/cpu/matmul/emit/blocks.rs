@@ -3,7 +3,7 @@ use super::{
     call::{dispatch, in_blocks},
     dot,
     operands::Operands,
-    partition, prefetch, tail_columns, tiles,
+    partition, prefetch, register_tiles, tail_columns,
 };
 use crate::{
     element::Elements,
@@ -29,6 +29,7 @@ pub(in crate::schedule) struct Part<'g> {
 pub(in crate::schedule) struct Blocks<'a> {
     at: &'a [Index],
     left: Value,
+    /// From the first row to below the last.
     pub(in crate::schedule) rows: [Value; 2],
     pub(in crate::schedule) column: Value,
     panel_width: u32,
@@ -72,30 +73,37 @@ impl<'a> Blocks<'a> {
         right: Value,
     ) {
         let plan = part.plan;
-        if plan.tiles_from(source) {
-            return self.call_either(kb, group, part, source, right);
+        if plan.reads_register_tiles(source) {
+            return self.call_registers_or_micro_kernels(kb, group, part, source, right);
         }
-        self.call_even(kb, group, part, source, right);
+        self.call_micro_kernels(kb, group, part, source, right);
     }
 
     /// Calls the routine for tiles, where the chunk has the rows of one, else micro-kernels.
-    fn call_either(&self, kb: &mut KernelBuilder, group: &Group<'_>, part: &Part<'_>, source: Source, right: Value) {
-        if part.plan.always_fills_tiles() {
-            return self.call_tiles(kb, part, source, right);
+    fn call_registers_or_micro_kernels(
+        &self,
+        kb: &mut KernelBuilder,
+        group: &Group<'_>,
+        part: &Part<'_>,
+        source: Source,
+        right: Value,
+    ) {
+        if part.plan.always_fills_registers() {
+            return self.call_register_tiles(kb, part, source, right);
         }
-        let fills = tiles::fills(kb, self.rows);
+        let fills = register_tiles::fills(kb, self.rows);
         let by_tiles = |kb: &mut KernelBuilder| {
-            self.call_tiles(kb, part, source, right);
+            self.call_register_tiles(kb, part, source, right);
             Vec::new()
         };
         let by_words = |kb: &mut KernelBuilder| {
-            self.call_even(kb, group, part, source, right);
+            self.call_micro_kernels(kb, group, part, source, right);
             Vec::new()
         };
         kb.if_(fills, by_tiles, by_words);
     }
 
-    fn call_even(&self, kb: &mut KernelBuilder, group: &Group<'_>, part: &Part<'_>, source: Source, right: Value) {
+    fn call_micro_kernels(&self, kb: &mut KernelBuilder, group: &Group<'_>, part: &Part<'_>, source: Source, right: Value) {
         let plan = part.plan;
         let zero = kb.int(0);
         let fetches = if source.is_prepared() { self.fetches(kb, part) } else { zero };
@@ -116,7 +124,7 @@ impl<'a> Blocks<'a> {
     ) {
         let zero = kb.int(0);
         let fetches = if first.is_prepared() { self.fetches(kb, part) } else { zero };
-        // A copied operand is not the memory that the others' panel lies in.
+        // A copied operand is not the memory that the others' panel is stored in.
         let there = if others.is_prepared() { right } else { zero };
         partition::for_row_blocks(kb, part.plan, self.rows, |kb, number, [row, height]| {
             let call = |source, right| {

@@ -53,7 +53,8 @@ impl Operands {
         let panel = (plan.is_packed_right() || plan.widens_panels())
             .then(|| scratch(kb, PANEL, TensorType::new([panels], plan.panel_dtype())));
         let rest = plan.rest_memory().map(|tensor| scratch(kb, "rest", tensor));
-        let sums = (plan.result.is_finished_apart() || plan.tiles().is_some()).then(|| scratch(kb, "sums", plan.sums_memory()));
+        let sums =
+            (plan.result.is_finished_apart() || plan.register_tiles().is_some()).then(|| scratch(kb, "sums", plan.sums_memory()));
         Self { inputs, outputs, left, right, rows, panel, rest, sums }
     }
 

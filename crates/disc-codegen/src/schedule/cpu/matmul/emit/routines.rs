@@ -1,6 +1,6 @@
 //! Emits the routines of a kernel: the micro-kernels that its products need. Products of one
 //! structure share theirs.
-use super::{dot, epilogue_routine, micro, tiles};
+use super::{dot, epilogue_routine, micro, register_tiles};
 use crate::{
     kernel::Site,
     schedule::{
@@ -26,12 +26,14 @@ impl Routines {
         let mut made = Vec::new();
         for source in plan.sources(group.target) {
             let [low, high] = plan.heights(group.target, source);
-            if plan.tiles_from(source) {
-                made.push(tiles::emit(group, plan, &part, source));
+            if plan.reads_register_tiles(source) {
+                made.push(register_tiles::emit(group, plan, &part, source));
             }
-            let is_needed = !(plan.tiles_from(source) && plan.always_fills_tiles());
+            let is_needed = !(plan.reads_register_tiles(source) && plan.always_fills_registers());
             made.extend((low..=high).filter(|_| is_needed).map(|rows| micro::emit(group, plan, &part, source, rows)));
-            made.extend(plan.result.is_finished_apart().then(|| epilogue_routine::emit(group, plan, &part, source)));
+            made.extend(
+                (is_needed && plan.result.is_finished_apart()).then(|| epilogue_routine::emit(group, plan, &part, source)),
+            );
         }
         if plan.right.form == RightForm::Dots || plan.right.has_dots_for_few_rows() {
             let [tall, wide] = plan.dot_blocks(group.target);

@@ -18,7 +18,7 @@ pub(in crate::schedule) enum LeftForm {
     /// The operand's own; micro-kernels of more rows than `most_rows` copy some columns of each row
     /// to task memory at a time.
     Staged { most_rows: u32 },
-    /// Task memory, where each unit packs its rows.
+    /// Task memory, where the first unit of a chunk that a thread runs packs its rows.
     Packed,
 }
 

@@ -44,7 +44,7 @@ impl MatmulPlan {
     /// The numbers of narrow vectors that a last panel may have instead of its own, besides columns
     /// that are left over. For an unknown number of rows there would be too many micro-kernels.
     pub(in crate::schedule) fn tails(&self) -> Vec<u32> {
-        if self.partition.whole_panels || self.tiles().is_some() || !self.packs_known_rows() {
+        if self.partition.whole_panels || self.register_tiles().is_some() || !self.packs_known_rows() {
             return Vec::new();
         }
         match self.shape.n.size.as_const() {

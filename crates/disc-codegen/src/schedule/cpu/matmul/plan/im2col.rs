@@ -21,9 +21,10 @@ impl Im2col {
     /// columns are the windows' counts.
     pub(in crate::schedule) fn of(group: &Function, plan: &MatmulPlan) -> Option<Self> {
         let read = plan.right.operand.value;
-        // Elements are converted to the type of the sums in any case.
-        let value = match group.made_by(read, OpKind::Convert) {
-            Some(convert) if plan.compute.holds(group.ty(read).dtype()) => group.operands(convert)[0],
+        // A conversion that loses nothing is another way to read windows.
+        let dtype = |value| group.ty(value).dtype();
+        let value = match group.made_by(read, OpKind::Convert).map(|convert| group.operands(convert)[0]) {
+            Some(from) if dtype(read).holds(dtype(from)) => from,
             _ => read,
         };
         let inst = group.made_by(value, OpKind::Im2col)?;

@@ -15,6 +15,7 @@ pub(in crate::schedule) mod interleaved;
 pub(in crate::schedule) mod left;
 pub(in crate::schedule) mod operand;
 pub(in crate::schedule) mod partition;
+pub(in crate::schedule) mod register_tiles;
 pub(in crate::schedule) mod result;
 pub(in crate::schedule) mod right;
 pub(in crate::schedule) mod rounds;
@@ -24,7 +25,6 @@ pub(in crate::schedule) mod split_k;
 pub(in crate::schedule) mod staging;
 pub(in crate::schedule) mod tail_columns;
 pub(in crate::schedule) mod tile;
-pub(in crate::schedule) mod tiles;
 
 use crate::{element::matmul::packed_columns, kernel::accumulator_dtype, schedule::Group, target::Target};
 use disc_ir::{DType, Function, Inst, Solver, Value, fragment::Tile as RegisterTile};
@@ -50,7 +50,7 @@ pub(in crate::schedule) struct MatmulPlan {
     pub(in crate::schedule) compute: DType,
     /// The dot words that both operands are read in, if they are.
     pub(in crate::schedule) word: Option<DotWord>,
-    /// The tile registers that blocks of rows can be multiplied in: ask [`Self::tiles`].
+    /// The tile registers that blocks of rows can be multiplied in: ask [`Self::register_tiles`].
     register_tile: Option<RegisterTile>,
     pub(in crate::schedule) shape: MatmulShape,
     pub(in crate::schedule) left: Left,
@@ -107,7 +107,7 @@ impl MatmulPlan {
         plan.choose_left(group, solver, target, plain);
         plan.choose_few_rows();
         if plain {
-            plan.choose_tiles(solver, target);
+            plan.choose_register_tiles(solver, target);
         }
         plan.partition = Partition::of(solver, &plan.shape.n.size, plan.tile);
         Ok(plan)

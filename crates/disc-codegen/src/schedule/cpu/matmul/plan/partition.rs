@@ -11,7 +11,7 @@ use disc_ir::{Dim, Solver};
 /// second-level cache; with fewer, panels of long sums come from memory faster than there is
 /// something to multiply, and pass more often.
 const CHUNK_BYTES: i64 = 768 << 10;
-/// The same where they are packed, which takes task memory.
+/// The same where they are packed, which takes task memory, and panels need no conversion.
 const PACKED_CHUNK_BYTES: i64 = 384 << 10;
 /// The most row blocks of a chunk where panels are ready, and where a unit may have to pack its
 /// panel first.

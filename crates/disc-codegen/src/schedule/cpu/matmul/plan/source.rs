@@ -44,7 +44,7 @@ pub(in crate::schedule) struct Piece {
 }
 
 impl Source {
-    /// Returns true for a panel of weights, the next of which follows it in memory.
+    /// Returns true if the panel is one of weights: those of the next panel follow it in memory.
     pub(in crate::schedule) fn is_prepared(self) -> bool {
         matches!(self, Self::Panels | Self::Widening | Self::Widened)
     }

@@ -1,5 +1,5 @@
 //! Multiplies blocks of rows by tile registers: see the plan's
-//! [`tiles`](crate::schedule::cpu::matmul::plan::tiles).
+//! [`register_tiles`](crate::schedule::cpu::matmul::plan::register_tiles).
 use super::{
     blocks::{Blocks, Part},
     epilogue_routine::finish_rows,
@@ -11,7 +11,7 @@ use crate::{
     kernel::{KernelBuilder, Site},
     schedule::{
         Group,
-        cpu::matmul::plan::{MatmulPlan, rounds::round_steps, source::Source, tiles::BLOCK_ROWS},
+        cpu::matmul::plan::{MatmulPlan, register_tiles::BLOCK_ROWS, rounds::round_steps, source::Source},
     },
 };
 use disc_ir::{DType, Function, FunctionKind, OpKind, Value, fragment::REGISTER_ROWS};
@@ -28,7 +28,7 @@ pub(in crate::schedule) fn fills(kb: &mut KernelBuilder, [first, last]: [Value; 
 
 impl Blocks<'_> {
     /// Calls the routine for blocks of two tiles of rows. The chunk has the rows of one.
-    pub(in crate::schedule) fn call_tiles(&self, kb: &mut KernelBuilder, part: &Part<'_>, source: Source, right: Value) {
+    pub(in crate::schedule) fn call_register_tiles(&self, kb: &mut KernelBuilder, part: &Part<'_>, source: Source, right: Value) {
         let (plan, [first, last]) = (part.plan, self.rows);
         let (zero, one, tall) = (kb.int(0), kb.int(1), kb.int(BLOCK_ROWS));
         let (count, up) = (kb.sub(last, first), kb.int(BLOCK_ROWS - 1));
@@ -75,7 +75,7 @@ pub(in crate::schedule) fn emit(group: &Group<'_>, plan: &MatmulPlan, part: &str
 
 /// Multiplies tiles of rows, each given by its first row and by that of its sums in task memory.
 fn multiply(kb: &mut KernelBuilder, plan: &MatmulPlan, parameters: &Parameters, source: Source, tiles: &[(Value, Value)]) {
-    let tile = plan.tiles().expect("the plan has tiles");
+    let tile = plan.register_tiles().expect("the plan has tiles");
     let (word, masks) = (plan.word.expect("tiles are of words"), [None, None]);
     let step = Step::of(kb, plan, parameters, (source, 1), &masks);
     let (a_stride, b_stride) = (kb.dim(&plan.shape.m.left), step.b_step);

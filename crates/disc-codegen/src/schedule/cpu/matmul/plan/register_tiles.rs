@@ -22,7 +22,7 @@ pub(in crate::schedule) const BLOCK_ROWS: i64 = 2 * REGISTER_ROWS;
 impl MatmulPlan {
     /// Takes tile registers, where the target multiplies the words of the operands in them and the
     /// sums fill them.
-    pub(super) fn choose_tiles(&mut self, solver: &Solver, target: &Target) {
+    pub(super) fn choose_register_tiles(&mut self, solver: &Solver, target: &Target) {
         let Some(word) = self.word else { return };
         let depth = (REGISTER_ROW_BYTES / word.elements.size()) as i64;
         let few = self.shape.m.size.as_const().is_some_and(|rows| rows < REGISTER_ROWS);
@@ -36,23 +36,23 @@ impl MatmulPlan {
 
     /// The tile that blocks of rows are multiplied by, if there are tile registers for the product
     /// and it ends with the sums of whole blocks.
-    pub(in crate::schedule) fn tiles(&self) -> Option<Tile> {
+    pub(in crate::schedule) fn register_tiles(&self) -> Option<Tile> {
         let ends = self.partition.blocks.is_none() && matches!(self.result, ResultForm::Direct | ResultForm::Apart);
         self.register_tile.filter(|_| ends)
     }
 
     /// Returns true if blocks of rows on a panel of this place are multiplied by tiles.
-    pub(in crate::schedule) fn tiles_from(&self, source: Source) -> bool {
-        self.tiles().is_some() && matches!(source, Source::Panels | Source::Task)
+    pub(in crate::schedule) fn reads_register_tiles(&self, source: Source) -> bool {
+        self.register_tiles().is_some() && matches!(source, Source::Panels | Source::Task)
     }
 
     /// Returns true if all chunks have the rows of a tile.
-    pub(in crate::schedule) fn always_fills_tiles(&self) -> bool {
+    pub(in crate::schedule) fn always_fills_registers(&self) -> bool {
         self.shape.m.size.as_const().is_some_and(|rows| rows >= REGISTER_ROWS)
     }
 
     /// The rows that a chunk is made of.
     pub(in crate::schedule) fn block_rows(&self) -> i64 {
-        if self.tiles().is_some() { BLOCK_ROWS } else { i64::from(self.tile.rows) }
+        if self.register_tiles().is_some() { BLOCK_ROWS } else { i64::from(self.tile.rows) }
     }
 }
