@@ -85,7 +85,7 @@ op! {
 }
 
 op! {
-    /// Writes a tile register, as [`LoadTile`](OpKind::LoadTile) reads one.
+    /// Writes a tile register, as `load_tile` reads one.
     ///
     /// (C1) `value` has the buffer's element type and 1024 bytes.
     StoreTile = "store_tile"(buffer: one(TILED), index: one(INDEX), stride: one(INDEX), value: one(TILED)) -> ()
