@@ -18,6 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import narrow
+import qdq
 import torch
 from torch.utils import _pytree as pytree
 
@@ -133,7 +134,7 @@ def ort(module, examples, threads: int) -> Call:
     options.log_severity_level = 4
     model = exported(module, examples)
     if DTYPE == "int8":
-        model = narrow.quantised(model, examples)
+        model = qdq.quantised(model, examples)
     session = onnxruntime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
     names = [i.name for i in session.get_inputs()]
 
@@ -158,7 +159,7 @@ def openvino(module, examples, threads: int) -> Call:
         model = exported(WIDE[id(module)], wide)
     else:
         model = exported(module, examples)
-        model = narrow.quantised(model, examples) if DTYPE == "int8" else model
+        model = qdq.quantised(model, examples) if DTYPE == "int8" else model
     request = core.compile_model(str(model), "CPU", options).create_infer_request()
 
     def call(inputs):

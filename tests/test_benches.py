@@ -107,6 +107,18 @@ def test_graphs_of_the_index_suite_are_right(name, compile_module):
     assert tried
 
 
+def test_a_worker_measures_a_half_type_beside_f32():
+    command = [sys.executable, str(BENCHES / "run.py"), "--worker", "--suite", "memory", "--threads", "1"]
+    command += ["--peers", "eager,single,ort", "--case", "unit_rows", "--rounds", "1", "--sizes", "1"]
+    done = subprocess.run([*command, "--dtype", "bf16"], capture_output=True, text=True, check=True)
+    (result,) = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    assert result["dtype"] == "bf16"
+    assert all(row["us"]["disc"] > 0 < row["us"]["single"] for row in result["rows"])
+    # Eager rounds to bf16, and so does disc; disc in f32 does not.
+    assert result["largest_error"]["disc"] < result["largest_error"]["single"] < 5e-2
+    assert "ort" in result["skipped"]
+
+
 def test_a_worker_measures_and_names_what_it_skips(compile_module):
     command = [sys.executable, str(BENCHES / "run.py"), "--worker", "--suite", "memory", "--threads", "1"]
     command += ["--peers", "eager,ort", "--case", "unit_rows", "--rounds", "1", "--sizes", "2"]

@@ -182,35 +182,30 @@ fn convolutions_of_words() {
     assert!(made >= 4, "{made} programs multiply words");
 }
 
-#[test]
-fn panels_of_narrow_weights() {
-    for target in ["x86-64-v3", "x86-64-v4"] {
-        let target: Target = target.parse().expect("a target");
-        for (name, text) in programs(include_str!("stages/halves.disc")) {
-            println!("{target} {name}");
-            let tensors = disc_ir::text::parse(&text).unwrap_or_else(|e| panic!("{}\n{text}", e[0]));
-            let lowered = Lowered::packed(&tensors, &target);
-            let kernels = lowered.program.module.to_string();
-            assert!(kernels.contains(".widening") && kernels.contains(".widened"), "{name} converts no panel once\n{kernels}");
-            compare(&text, &tensors, lowered);
-        }
-    }
-}
-
-/// A CPU with tile registers.
-const TILES: &str = "x86-64-v4+amx-bf16+amx-int8+amx-tile+avx512bf16+avx512fp16+avx512vnni";
-
-#[test]
-fn products_in_tile_registers() {
-    let target: Target = TILES.parse().expect("a target");
-    for (name, text) in programs(include_str!("stages/tiles.disc")) {
-        println!("{name}");
+/// Checks programs whose weights are packed for the target, and that their kernels contain `made`.
+fn check_packed(target: &str, text: &str, made: &[&str]) {
+    let target: Target = target.parse().expect("a target");
+    for (name, text) in programs(text) {
+        println!("{target} {name}");
         let tensors = disc_ir::text::parse(&text).unwrap_or_else(|e| panic!("{}\n{text}", e[0]));
         let lowered = Lowered::packed(&tensors, &target);
         let kernels = lowered.program.module.to_string();
-        assert!(kernels.contains("multiply_tiles amx16x16x"), "{name} has no tiles\n{kernels}");
+        assert!(made.iter().all(|word| kernels.contains(word)), "{name} lacks one of {made:?}\n{kernels}");
         compare(&text, &tensors, lowered);
     }
+}
+
+#[test]
+fn panels_of_narrow_weights() {
+    for target in ["x86-64-v3", "x86-64-v4"] {
+        check_packed(target, include_str!("stages/halves.disc"), &[".widening", ".widened"]);
+    }
+}
+
+#[test]
+fn products_in_tile_registers() {
+    let target = "x86-64-v4+amx-bf16+amx-int8+amx-tile+avx512bf16+avx512fp16+avx512vnni";
+    check_packed(target, include_str!("stages/tiles.disc"), &["multiply_tiles amx16x16x"]);
 }
 
 #[test]

@@ -40,10 +40,17 @@ pub const REGISTER_ROWS: i64 = 16;
 /// Bytes of a row of a tile register.
 pub const REGISTER_ROW_BYTES: usize = 64;
 
+/// Bytes of a tile register.
+pub const REGISTER_BYTES: usize = REGISTER_ROWS as usize * REGISTER_ROW_BYTES;
+
+/// Returns the type of a tile register of such elements.
+pub fn tile_register(dtype: DType) -> Type {
+    Type::Vector { lanes: (REGISTER_BYTES / dtype.size()) as u32, dtype }
+}
+
 /// Returns true for the type of a tile register.
 pub fn is_tile_register(ty: &Type) -> bool {
-    let Type::Vector { lanes, dtype } = ty else { return false };
-    *lanes as usize * dtype.size() == REGISTER_ROWS as usize * REGISTER_ROW_BYTES
+    matches!(ty, Type::Vector { lanes, dtype } if *lanes as usize * dtype.size() == REGISTER_BYTES)
 }
 
 /// One operand or the result of a product of tiles.

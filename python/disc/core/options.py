@@ -156,6 +156,7 @@ def effective(options: Options | None) -> Options:
             help=f"call it inside of `with disc.Options(profile={options.profile!r}):`, or see disc.profile",
         )
     chosen = options.over(current()) if options is not None else current()
+    # The compiler refuses it as well, but torch.compile would then leave the graph to torch.
     if chosen.activations == "int8" and chosen.weights != "int8":
         raise Error(
             "activations of int8 are multiplied by weights of int8: "

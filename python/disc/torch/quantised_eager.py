@@ -1,6 +1,6 @@
 """Runs a module in eager mode with the weights of its matmuls quantised as compiled code has them:
 what a module of ``Options(weights=)`` is compared with. Rows are quantised too, where they are by
-``Options(activations=)``.
+``Options(activations=)``, but those of recurrent layers, which are one op of torch's.
 
 Invariant: the matrices are those that the pass ``quantize-weights`` takes. They are right operands
 of a matmul in f32, computed of weights alone, and large enough.
@@ -9,7 +9,7 @@ of a matmul in f32, computed of weights alone, and large enough.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import torch
@@ -41,21 +41,8 @@ def quantised(options: Options, weights: Iterable[torch.Tensor]) -> contextlib.A
     """
     stack = contextlib.ExitStack()
     stack.enter_context(_Unfused())
-    if options.activations == "int8":
-        # Recurrent layers as products, whose rows can be rounded.
-        stack.enter_context(_without_mkldnn())
     stack.enter_context(_Quantised(options.weights, options.activations == "int8", weights))
     return stack
-
-
-@contextlib.contextmanager
-def _without_mkldnn() -> Iterator[None]:
-    was = torch._C._get_mkldnn_enabled()
-    torch._C._set_mkldnn_enabled(False)
-    try:
-        yield
-    finally:
-        torch._C._set_mkldnn_enabled(was)
 
 
 class _Unfused(TorchFunctionMode):
@@ -65,7 +52,7 @@ class _Unfused(TorchFunctionMode):
         if func is F.linear and args and args[0].dim() == 1:
             # Of a vector torch makes a product with the weights on the left.
             return func(args[0].unsqueeze(0), *args[1:], **(kwargs or {})).squeeze(0)
-        if func in _MATMULS and len(args) == 2 and args[0].dim() == 2 and args[1].dim() > 2:
+        if func in _MATMULS and len(args) == 2 and not kwargs and args[0].dim() == 2 and args[1].dim() > 2:
             # Of a matrix by matrices torch makes one product, with the matrix on the right.
             return func(args[0].expand(*args[1].shape[:-2], *args[0].shape), args[1])
         return func(*args, **(kwargs or {}))

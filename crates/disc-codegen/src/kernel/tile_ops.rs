@@ -2,7 +2,7 @@
 use super::KernelBuilder;
 use disc_ir::{
     Attr, DType, Literal, OpKind, Type, Value,
-    fragment::{REGISTER_ROW_BYTES, REGISTER_ROWS, Tile},
+    fragment::{Tile, tile_register},
 };
 
 impl KernelBuilder {
@@ -32,16 +32,14 @@ impl KernelBuilder {
 
     /// A tile register of zeros, a new one each time: to copy one, it would have to be stored.
     pub fn zero_tile(&mut self, dtype: DType) -> Value {
-        let lanes = (REGISTER_ROWS as usize * REGISTER_ROW_BYTES / dtype.size()) as u32;
         let attrs = [("value", Literal::splat_i64(dtype, 0).into())];
-        self.emit_as(OpKind::Constant, &[], &attrs, Type::Vector { lanes, dtype })
+        self.emit_as(OpKind::Constant, &[], &attrs, tile_register(dtype))
     }
 
     /// Reads a tile register from rows that are `stride` elements apart.
     pub fn load_tile(&mut self, buffer: Value, index: Value, stride: Value) -> Value {
-        let dtype = self.dtype(buffer);
-        let lanes = (REGISTER_ROWS as usize * REGISTER_ROW_BYTES / dtype.size()) as u32;
-        self.emit_as(OpKind::LoadTile, &[buffer, index, stride], &[], Type::Vector { lanes, dtype })
+        let ty = tile_register(self.dtype(buffer));
+        self.emit_as(OpKind::LoadTile, &[buffer, index, stride], &[], ty)
     }
 
     /// Writes a tile register to such rows.

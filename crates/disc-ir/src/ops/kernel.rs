@@ -14,7 +14,7 @@ use super::{
 use crate::{
     attr::AttrKind,
     diag::{Code, Diagnostic},
-    fragment::{REGISTER_ROW_BYTES, REGISTER_ROWS},
+    fragment::REGISTER_BYTES,
     infer::{InferCx, Inferred},
     types::{DType, Space, Type},
 };
@@ -312,10 +312,9 @@ fn check_tile(cx: &InferCx<'_>, lanes: u32, dtype: DType) -> Result<(), Diagnost
     if element != dtype {
         return Err(cx.error(Code::E0204, 1, format!("the buffer holds {element}, the tile {dtype}")));
     }
-    let expected = REGISTER_ROWS as usize * REGISTER_ROW_BYTES;
     match lanes as usize * dtype.size() {
-        bytes if bytes == expected => Ok(()),
-        bytes => Err(cx.error(Code::E0205, 1, format!("the tile has {bytes} bytes, expected {expected}"))),
+        REGISTER_BYTES => Ok(()),
+        bytes => Err(cx.error(Code::E0205, 1, format!("the tile has {bytes} bytes, expected {REGISTER_BYTES}"))),
     }
 }
 

@@ -63,7 +63,8 @@ impl<'a> Blocks<'a> {
         plan.shape.outer.iter().map(|o| self.at[o.run.axis].as_uniform().expect("a batch position is a scalar")).collect()
     }
 
-    /// Calls micro-kernels for even blocks of rows.
+    /// Multiplies the rows by a panel: in tile registers where the plan takes them and the chunk
+    /// has the rows of a tile, else by micro-kernels.
     pub(in crate::schedule) fn call(
         &self,
         kb: &mut KernelBuilder,
@@ -72,22 +73,9 @@ impl<'a> Blocks<'a> {
         source: Source,
         right: Value,
     ) {
-        let plan = part.plan;
-        if plan.reads_register_tiles(source) {
-            return self.call_registers_or_micro_kernels(kb, group, part, source, right);
+        if !part.plan.reads_register_tiles(source) {
+            return self.call_micro_kernels(kb, group, part, source, right);
         }
-        self.call_micro_kernels(kb, group, part, source, right);
-    }
-
-    /// Calls the routine for tiles, where the chunk has the rows of one, else micro-kernels.
-    fn call_registers_or_micro_kernels(
-        &self,
-        kb: &mut KernelBuilder,
-        group: &Group<'_>,
-        part: &Part<'_>,
-        source: Source,
-        right: Value,
-    ) {
         if part.plan.always_fills_registers() {
             return self.call_register_tiles(kb, part, source, right);
         }
@@ -103,6 +91,7 @@ impl<'a> Blocks<'a> {
         kb.if_(fills, by_tiles, by_words);
     }
 
+    /// Calls micro-kernels for even blocks of rows.
     fn call_micro_kernels(&self, kb: &mut KernelBuilder, group: &Group<'_>, part: &Part<'_>, source: Source, right: Value) {
         let plan = part.plan;
         let zero = kb.int(0);
@@ -139,23 +128,23 @@ impl<'a> Blocks<'a> {
     }
 
     /// Gives the start of the left operand for a row.
-    fn left_of(&self, kb: &mut KernelBuilder, plan: &MatmulPlan, row: Value) -> Value {
+    pub(in crate::schedule) fn left_of(&self, kb: &mut KernelBuilder, plan: &MatmulPlan, row: Value) -> Value {
         let stride = kb.dim(&plan.shape.m.left);
         let offset = kb.mul(row, stride);
         kb.add(self.left, offset)
     }
 
-    /// Gives the arguments of a routine for block number `block`, whose first row is `first`.
+    /// Gives the arguments of a routine: for block number `block`, whose first row is `first` and
+    /// starts at `left`, by the panel at `right`, whose first column is `column`.
     pub(in crate::schedule) fn arguments(
         &self,
-        kb: &mut KernelBuilder,
         part: &Part<'_>,
-        [right, fetches]: [Value; 2],
-        [block, first]: [Value; 2],
+        [left, right]: [Value; 2],
+        [first, column]: [Value; 2],
+        [block, fetches]: [Value; 2],
     ) -> Vec<Value> {
-        let left = self.left_of(kb, part.plan, first);
         let mut arguments = part.operands.arguments();
-        arguments.extend([left, right, first, self.column, block, fetches]);
+        arguments.extend([left, right, first, column, block, fetches]);
         arguments.extend(self.outer(part.plan));
         arguments
     }
@@ -172,7 +161,7 @@ impl<'a> Blocks<'a> {
     ) {
         let plan = part.plan;
         let left = self.left_of(kb, plan, first);
-        let arguments = self.arguments(kb, part, [right, fetches], [block, first]);
+        let arguments = self.arguments(part, [left, right], [first, self.column], [block, fetches]);
         if source != Source::Tail(0) {
             dispatch(kb, &part.name, source, &arguments, height, plan.heights(group.target, source));
         }
@@ -224,9 +213,7 @@ impl<'a> Blocks<'a> {
         let start = kb.add(self.column, start);
         in_blocks(kb, [zero, count], &plan.rest_blocks(), &mut |kb, columns, number| {
             let (right, column) = (kb.mul(number, stride), kb.add(start, number));
-            let mut arguments = part.operands.arguments();
-            arguments.extend([left, right, first, column, block, zero]);
-            arguments.extend(self.outer(plan));
+            let arguments = self.arguments(part, [left, right], [first, column], [block, zero]);
             let source = Source::Along(columns);
             dispatch(kb, &part.name, source, &arguments, height, plan.heights(group.target, source));
         });

@@ -38,9 +38,10 @@ impl Blocks<'_> {
         kb.for_([zero, blocks, one], &[], |kb, block, _| {
             let done = kb.mul(block, tall);
             let row = kb.add(first, done);
-            let left = kb.sub(last, row);
-            let height = kb.map(OpKind::Minimum, &[left, tall]);
-            let mut arguments = self.arguments(kb, part, [right, fetches], [block, row]);
+            let rest = kb.sub(last, row);
+            let height = kb.map(OpKind::Minimum, &[rest, tall]);
+            let left = self.left_of(kb, plan, row);
+            let mut arguments = self.arguments(part, [left, right], [row, self.column], [block, fetches]);
             arguments.push(height);
             kb.call(&name(&part.name, source), &arguments);
             Vec::new()

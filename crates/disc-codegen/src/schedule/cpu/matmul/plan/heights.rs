@@ -62,8 +62,7 @@ impl MatmulPlan {
     /// The heights that even blocks of a chunk can have, from the least to the tallest.
     pub(in crate::schedule) fn heights(&self, target: &Target, source: Source) -> [u32; 2] {
         let wide = self.wide_rows(target);
-        let sized = matches!(source, Source::Task | Source::Tail(_) | Source::Along(_) | Source::Panels | Source::Copied)
-            || matches!(source, Source::Widening | Source::Widened);
+        let sized = source.is_prepared() || matches!(source, Source::Task | Source::Tail(_) | Source::Along(_) | Source::Copied);
         if let (Some(known), true) = (self.known_heights(), sized) {
             return known;
         }

@@ -27,8 +27,7 @@ impl MatmulPlan {
 
     /// The memory that the sums of a block are left in: rows of the widest panel.
     pub(in crate::schedule) fn sums_memory(&self) -> TensorType {
-        let rows = self.block_rows().max(i64::from(self.tile.rows));
-        TensorType::new([Dim::constant(rows * self.sums_stride())], self.compute)
+        TensorType::new([Dim::constant(self.block_rows() * self.sums_stride())], self.compute)
     }
 
     /// Elements between rows of these sums.
