@@ -64,11 +64,11 @@ fn close(a: &Tensor, b: &Tensor) -> Result<(), String> {
 
 fn check(text: &str, target: &Target) {
     let tensors = disc_ir::text::parse(text).unwrap_or_else(|e| panic!("{}\n{text}", e[0]));
-    compare(text, &tensors, Lowered::of(&tensors, target));
+    compare(text, &tensors, Lowered::of(&tensors, target), SIZES);
 }
 
 /// Compares every stage with the program.
-fn compare(text: &str, tensors: &Module, Lowered { fused, buffers, program }: Lowered) {
+fn compare(text: &str, tensors: &Module, Lowered { fused, buffers, program }: Lowered, table: [i64; 8]) {
     for module in [&fused, &buffers, &program.module] {
         let printed = module.to_string();
         let again = disc_ir::text::parse(&printed).unwrap_or_else(|e| panic!("{}\n{printed}", e[0])).to_string();
@@ -76,10 +76,10 @@ fn compare(text: &str, tensors: &Module, Lowered { fused, buffers, program }: Lo
     }
     let entry = tensors.functions.iter().find(|f| f.kind == FunctionKind::Func && &*f.name == "main").expect("@main");
     let symbols = entry.bound_symbols();
-    let rows = if symbols.is_empty() { 1 } else { SIZES.len() };
+    let rows = if symbols.is_empty() { 1 } else { table.len() };
     for row in 0..rows {
         let sizes: BTreeMap<Symbol, i64> =
-            symbols.iter().enumerate().map(|(i, s)| (s.clone(), SIZES[(row + 3 * i) % SIZES.len()])).collect();
+            symbols.iter().enumerate().map(|(i, s)| (s.clone(), table[(row + 3 * i) % table.len()])).collect();
         let mut numbers = Numbers(row as u64 + 1);
         let inputs: Vec<Tensor> = entry
             .parameters()
@@ -191,7 +191,7 @@ fn check_packed(target: &str, text: &str, made: &[&str]) {
         let lowered = Lowered::packed(&tensors, &target);
         let kernels = lowered.program.module.to_string();
         assert!(made.iter().all(|word| kernels.contains(word)), "{name} lacks one of {made:?}\n{kernels}");
-        compare(&text, &tensors, lowered);
+        compare(&text, &tensors, lowered, SIZES);
     }
 }
 
@@ -204,8 +204,75 @@ fn panels_of_narrow_weights() {
 
 #[test]
 fn products_in_tile_registers() {
-    let target = "x86-64-v4+amx-bf16+amx-int8+amx-tile+avx512bf16+avx512fp16+avx512vnni";
-    check_packed(target, include_str!("stages/tiles.disc"), &["multiply_tiles amx16x16x"]);
+    check_packed(TILES, include_str!("stages/tiles.disc"), &["multiply_tiles amx16x16x"]);
+}
+
+const TILES: &str = "x86-64-v4+amx-bf16+amx-int8+amx-tile+avx512bf16+avx512fp16+avx512vnni";
+
+#[test]
+fn attention_in_tile_registers() {
+    let target: Target = TILES.parse().expect("a target");
+    for (name, text) in programs(include_str!("stages/attention_tiles.disc")) {
+        println!("{name}");
+        let tensors = disc_ir::text::parse(&text).unwrap_or_else(|e| panic!("{}\n{text}", e[0]));
+        let lowered = Lowered::of(&tensors, &target);
+        assert!(lowered.program.module.to_string().contains("multiply_tiles amx16x16x32"), "{name}");
+        compare(&text, &tensors, lowered, [0, 1, 15, 16, 17, 31, 33, 65]);
+    }
+}
+
+/// Values that are not finite reach the same results, and none of one unit reaches another.
+#[test]
+fn special_values_in_tile_registers() {
+    let target: Target = TILES.parse().expect("a target");
+    for (name, text) in programs(include_str!("stages/attention_tiles.disc")).iter().filter(|(name, _)| !name.contains("long")) {
+        let tensors = disc_ir::text::parse(text).expect("a program");
+        let program = Lowered::of(&tensors, &target).program;
+        for share in [9, 400, 3000] {
+            let mut numbers = Numbers(share);
+            let size = |d: &Dim| d.eval(&|s| Some(if s.to_string() == "S" { 35 } else { 45 })).expect("sizes are of symbols");
+            let entry = tensors.function("main").expect("@main");
+            let types = entry.parameters().iter().map(|&p| entry.ty(p).as_tensor().expect("a tensor"));
+            let inputs: Vec<Tensor> =
+                types.map(|ty| numbers.special(ty.dtype, &ty.dims.iter().map(size).collect::<Vec<_>>(), share)).collect();
+            let run = |module: &Module| run_with(module, "main", &inputs, &|_| None, Limits::default()).expect("a run");
+            for (a, b) in run(&tensors).iter().zip(&run(&program.module)) {
+                close(a, b).unwrap_or_else(|e| panic!("{name}, {share}: {e}"));
+            }
+        }
+    }
+}
+
+/// A row of NaN in the last block of some columns is in the memory of the first block of the next
+/// ones, which do not fill their tiles.
+#[test]
+fn a_row_of_nan_in_tile_registers_leaves_the_others() {
+    let all = programs(include_str!("stages/attention_tiles.disc"));
+    let tensors = disc_ir::text::parse(&all[0].1).expect("a program");
+    let program = Lowered::of(&tensors, &TILES.parse().expect("a target")).program;
+    let mut numbers = Numbers(7);
+    let mut inputs = [40, 530, 530].map(|size| numbers.tensor(DType::BF16, &[1, 2, size, 32]));
+    let mut queries = inputs[0].to_f64s();
+    queries[34 * 32 + 5] = f64::NAN;
+    inputs[0] = Tensor::from_f64s(DType::BF16, &[1, 2, 40, 32], &queries).expect("as many values as elements");
+    let expected = run_with(&tensors, "main", &inputs, &|_| None, Limits::default()).expect("a run");
+    let got = run_with(&program.module, "main", &inputs, &|_| None, Limits::default()).expect("a run");
+    expected.iter().zip(&got).for_each(|(a, b)| close(a, b).expect("the same results"));
+}
+
+/// Fewer queries than a tile has rows are not multiplied by tiles.
+#[test]
+fn few_queries_are_not_multiplied_by_tiles() {
+    let all = programs(include_str!("stages/attention_tiles.disc"));
+    let tensors = disc_ir::text::parse(&all[0].1).expect("a program");
+    let program = Lowered::of(&tensors, &TILES.parse().expect("a target")).program;
+    for (queries, unused) in [(15, "k0_attention_tiles"), (16, "k0_attention")] {
+        let mut numbers = Numbers(7);
+        let inputs = [queries, 20, 20].map(|size| numbers.tensor(DType::BF16, &[1, 2, size, 32]));
+        let expected = run_with(&tensors, "main", &inputs, &|_| None, Limits::default()).expect("a run");
+        let got = run_without(&program, &[unused], &inputs).unwrap_or_else(|e| panic!("{e} for {queries} queries"));
+        expected.iter().zip(&got).for_each(|(a, b)| close(a, b).expect("the same results"));
+    }
 }
 
 #[test]

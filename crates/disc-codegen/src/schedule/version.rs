@@ -121,6 +121,8 @@ pub enum VersionKind {
     Tables,
     /// Attention of a few queries.
     Decode,
+    /// Attention of queries that fill a tile register.
+    AttentionTiles,
     /// A convolution by Winograd's method with tiles of four by four results.
     Winograd,
     /// The same with tiles of two by two, for few results.
@@ -194,7 +196,7 @@ pub enum VersionKind {
 }
 
 impl VersionKind {
-    pub const ALL: [Self; 42] = [
+    pub const ALL: [Self; 43] = [
         Self::SplitRows,
         Self::SplitPhases,
         Self::RowsInLanes,
@@ -202,6 +204,7 @@ impl VersionKind {
         Self::ShortRows,
         Self::Tables,
         Self::Decode,
+        Self::AttentionTiles,
         Self::Winograd,
         Self::WinogradSmall,
         Self::SplitK,

@@ -53,6 +53,11 @@ impl VersionKind {
                 "decode: at most 8 queries over more than 64 keys",
                 "512 keys; then a row",
             ],
+            Self::AttentionTiles => [
+                "`kN_attention_tiles`",
+                "targets with tile registers: softmax attention of bf16, at least 16 queries",
+                "up to 192 queries, which share packed keys and values",
+            ],
             Self::Winograd => ["`kN_matmul.winograd`", "convolutions with enough tiles of four by four results", ""],
             Self::WinogradSmall => ["`kN_matmul.winograd_small`", "convolutions with enough tiles of two by two results", ""],
             Self::SplitK => [

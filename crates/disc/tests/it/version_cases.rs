@@ -1,12 +1,13 @@
 //! Runs each kind of version, on the host or on a device for grids.
 use super::versions::{
-    ATTENTION, ATTENTION_OF_ANY, ATTENTION_OF_HALVES, COLUMNS, ENLARGED, NEGATED, NONTEMPORAL_BYTES, PRODUCT, SCAN, SOFTMAX,
-    SORT, SUMS, TURNED_HALVES, WINOGRAD, load, load_on,
+    ATTENTION, ATTENTION_OF_ANY, ATTENTION_OF_BF16, ATTENTION_OF_HALVES, COLUMNS, ENLARGED, NEGATED, NONTEMPORAL_BYTES, PRODUCT,
+    SCAN, SOFTMAX, SORT, SUMS, TURNED_HALVES, WINOGRAD, load, load_on,
 };
 use disc::{
     from_host,
-    ir::generate::cases::Nearness,
+    ir::{DType, generate::cases::Nearness, interp::Tensor},
     ral::{HostOutputs, HostTensor},
+    to_host,
 };
 use disc_codegen::{schedule::VersionKind, target::Target};
 use disc_filetests::compare;
@@ -104,6 +105,12 @@ fn case(kind: VersionKind) -> Case {
             ends: "_decode_combine",
             device: None,
         },
+        VersionKind::AttentionTiles => Case {
+            program: ATTENTION_OF_BF16,
+            inputs: vec![vec![1, 20, 32], vec![1, 40, 32], vec![1, 40, 32]],
+            ends: "_attention_tiles",
+            device: None,
+        },
         VersionKind::Winograd => Case {
             program: WINOGRAD,
             inputs: vec![vec![1, 16, 20, 24], vec![16, 16, 3, 3], vec![2, 36, 16, 8]],
@@ -168,17 +175,32 @@ fn case(kind: VersionKind) -> Case {
     }
 }
 
+/// Makes a tensor of f32, or of bf16 for a program that takes it.
+fn host_tensor(((sizes, values), dtype): ((Vec<i64>, Vec<f32>), disc::ral::DType)) -> HostTensor {
+    if dtype != disc::ral::DType::BF16 {
+        return HostTensor::new(&sizes, &values).unwrap();
+    }
+    let values: Vec<f64> = values.into_iter().map(f64::from).collect();
+    to_host(&Tensor::from_f64s(DType::BF16, &sizes, &values).unwrap()).unwrap()
+}
+
 #[test]
 fn each_version_runs_for_some_sizes() {
     for kind in VersionKind::ALL {
+        let has_tiles = Target::host().unwrap().register_tile(DType::BF16).is_some();
+        if kind == VersionKind::AttentionTiles && !has_tiles {
+            println!("skipped: {kind:?} needs a CPU with tile registers");
+            continue;
+        }
         let Case { program, inputs, ends, device } = case(kind);
         let executable = load_on(device, program, 1);
         let tensor = |sizes: &Vec<i64>| {
             let count: i64 = sizes.iter().product();
             let values: Vec<f32> = (0..count).map(|i| (i * 7919 % 997) as f32 / 499.0 - 1.0).collect();
-            HostTensor::new(sizes, &values).unwrap()
+            (sizes.clone(), values)
         };
-        let tensors: Vec<HostTensor> = inputs.iter().map(tensor).collect();
+        let dtypes = executable.meta().entries[0].inputs.iter().map(|input| input.dtype);
+        let tensors: Vec<HostTensor> = inputs.iter().map(tensor).zip(dtypes).map(host_tensor).collect();
         let inputs: Vec<_> = tensors.iter().map(HostTensor::as_input).collect();
         let mut outputs = HostOutputs::new();
         let launches = executable.with_session(|session| {

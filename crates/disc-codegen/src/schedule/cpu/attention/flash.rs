@@ -57,6 +57,9 @@ fn kernel<'a>(
     let [begin, end] = kb.units();
     let mut unit = Unit::new(&mut kb, group, plan, softmax, groups, &memory, first_site);
     unit.masks = plan.masks();
+    if plan.weighted.keeps_tiles() {
+        unit.clear_rows(&mut kb);
+    }
     let one = kb.int(1);
     kb.for_([begin, end, one], &[], |kb, number, _| {
         unit.emit(kb, number);
@@ -118,6 +121,9 @@ impl Unit<'_> {
         let plan = self.plan;
         let panels = self.panels(kb, [low, high]);
         self.scores.pack(kb, &place.at, place.keys, panels);
+        if plan.weighted.keeps_tiles() {
+            self.pack_values(kb, place, [low, high]);
+        }
         for_row_blocks(kb, &plan.scores, place.rows, |kb, _, [first, height]| {
             let seen = self.seen(kb, place, [first, height], [low, high]);
             let any = kb.compare("LT", seen[0], seen[1]);

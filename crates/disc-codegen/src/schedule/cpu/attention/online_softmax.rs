@@ -58,8 +58,10 @@ impl<'a> Unit<'a> {
         for (&parameter, read) in group.inputs().iter().zip(&self.plan.reads[1]) {
             elements.bind(parameter, self.memory[read]);
         }
-        let stride = kb.dim(&self.plan.stride());
-        elements.hold_rows(self.state.block, RowBlock { axis: self.plan.row_axis(), first, column, stride });
+        for (buffer, stride) in [(self.state.block, self.plan.stride()), (self.state.powers, self.plan.stride_of_powers())] {
+            let stride = kb.dim(&stride);
+            elements.hold_rows(buffer, RowBlock { axis: self.plan.row_axis(), first, column, stride });
+        }
         elements
     }
 
@@ -148,7 +150,8 @@ impl<'a> Unit<'a> {
         })
     }
 
-    /// Stores the exponentials of the logits of a row; gives their sum, in lanes.
+    /// Stores the exponentials of the logits of a row, in the type that they are multiplied in;
+    /// gives their sum, in lanes.
     fn sum(&self, kb: &mut KernelBuilder, elements: &mut Elements<'a>, at: &[Index], seen: [Value; 2], shift: Value) -> Value {
         let (dtype, lanes, softmax) = (self.plan.scores.compute, elements.lanes, self.softmax);
         let logits = self.groups[1].tensor(softmax.logits).clone();
@@ -158,7 +161,7 @@ impl<'a> Unit<'a> {
             let logit = elements.load(kb, self.state.block, &logits, &at);
             let difference = kb.sub(logit, shift);
             let power = self.exponential(kb, difference);
-            elements.store(kb, self.state.block, &logits, &at, power);
+            elements.store(kb, self.state.powers, &logits, &at, power);
             let power = elements.mask.map_or(power, |mask| kb.select(mask, power, nothing));
             kb.map(OpKind::Add, &[sum, power])
         })

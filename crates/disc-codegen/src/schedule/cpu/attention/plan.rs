@@ -71,6 +71,15 @@ impl AttentionPlan {
         Ok(plan)
     }
 
+    /// Takes tile registers for both products, if the target multiplies their operands in them. The
+    /// exponentials are rounded to the type of the values: none may be above 1.
+    pub(super) fn in_register_tiles(self, target: &Target) -> Option<Self> {
+        self.softmax.as_ref().filter(|softmax| softmax.from_top)?;
+        let scores = self.scores.in_register_tiles(&self.functions[0], target)?;
+        let weighted = self.weighted.in_register_tiles(&self.functions[2], target)?;
+        Some(Self { scores, weighted, ..self })
+    }
+
     fn check(&self, group: &Function, solver: &Solver) -> Result<(), String> {
         let dims = |value: Value| &group.ty(value).shaped().expect("a tensor").dims;
         let rank = dims(self.made[0]).len();
@@ -105,6 +114,11 @@ impl AttentionPlan {
     /// Elements between rows of scores.
     pub(super) fn stride(&self) -> Dim {
         self.scores.partition.blocks.as_ref().expect("the scores are in task memory").room.stride.clone()
+    }
+
+    /// Elements between rows of exponentials.
+    pub(super) fn stride_of_powers(&self) -> Dim {
+        self.weighted.partition.blocks.as_ref().expect("the exponentials are in task memory").room.stride.clone()
     }
 
     /// The dimension of the rows.

@@ -16,13 +16,15 @@ use disc_ir::{Dim, TensorType, Value};
 use std::collections::HashMap;
 
 /// Task memory of a unit: of each row of its chunk the maximum, the sum, the factor of its totals,
-/// and the totals; and a block of scores.
+/// and the totals; a block of scores, and one of their exponentials.
 pub(super) struct State {
     pub(super) tops: Value,
     pub(super) sums: Value,
     pub(super) factors: Value,
     pub(super) totals: Value,
     pub(super) block: Value,
+    /// The exponentials, in place of the scores or as the rows of a product in tile registers.
+    pub(super) powers: Value,
     /// Of as many rows as a vector has lanes: a vector of each, before its lanes are combined, and
     /// the shift of its logits.
     pub(super) lanes: Value,
@@ -64,9 +66,13 @@ impl State {
         let [tops, sums, factors] = [(); 3].map(|()| scratch(rows.clone()));
         let totals = scratch(rows * plan.weighted.total_columns());
         let block = kb.scratch(plan.scores.row_block(group.tensor(plan.made[0])));
+        let powers = match plan.weighted.keeps_tiles() {
+            true => kb.scratch(plan.weighted.row_block(group.tensor(plan.made[1]))),
+            false => block,
+        };
         let mut scratch = |count: u32| kb.scratch(TensorType::new([Dim::constant(i64::from(count))], dtype));
         let (lanes, shifts) = (scratch(lanes * plan.scores.tile.lanes), scratch(plan.scores.tile.lanes));
-        Self { tops, sums, factors, totals, block, lanes, shifts }
+        Self { tops, sums, factors, totals, block, powers, lanes, shifts }
     }
 }
 
@@ -82,7 +88,7 @@ impl<'a> Unit<'a> {
     ) -> Self {
         let state = State::new(kb, plan, group, reduction::lanes(groups[1], &plan.rows));
         let mut memory: HashMap<Value, Value> = memory.pairs().collect();
-        memory.extend([(plan.made[0], state.block), (plan.made[1], state.block)]);
+        memory.extend([(plan.made[0], state.block), (plan.made[1], state.powers)]);
         let scores = BlockProduct::new(kb, groups[0], &plan.scores, &plan.memory_of(0, &memory));
         let weighted = BlockProduct::new(kb, groups[2], &plan.weighted, &plan.memory_of(2, &memory));
         let (masks, sites) = (Vec::new(), Vec::new());
@@ -134,14 +140,25 @@ impl<'a> Unit<'a> {
         let plan = self.plan;
         let (zero, own) = (kb.int(0), kb.sub(first, place.rows[0]));
         let left = kb.sub(seen[0], low);
-        let down = kb.dim(&plan.weighted.shape.k.right);
-        let offset = kb.mul(seen[0], down);
-        let values = kb.add(place.values, offset);
+        let values = if plan.weighted.keeps_tiles() {
+            let end = kb.sub(seen[1], low);
+            self.end_powers(kb, height, end);
+            self.packed_values(kb, left)
+        } else {
+            self.values_from(kb, place, seen[0])
+        };
         let depth = kb.sub(seen[1], seen[0]);
         let columns = kb.dim(&plan.weighted.panels());
         let rows = RowsOf { left, first: own, height };
         let more = [depth, self.state.totals, self.state.factors];
         self.weighted.run(kb, &place.at, values, rows, [zero, columns, zero], &more);
+    }
+
+    /// Gives the start of the values of a column in memory.
+    pub(super) fn values_from(&self, kb: &mut KernelBuilder, place: &Place, column: Value) -> Value {
+        let down = kb.dim(&self.plan.weighted.shape.k.right);
+        let offset = kb.mul(column, down);
+        kb.add(place.values, offset)
     }
 
     /// Rows whose lanes are reduced together: each is then a lane of one vector.

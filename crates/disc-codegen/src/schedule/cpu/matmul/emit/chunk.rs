@@ -232,7 +232,8 @@ impl<'a> Chunk<'a> {
     fn pack(&self, kb: &mut KernelBuilder, plan: &MatmulPlan, operands: &Operands, elements: &mut Elements<'_>, column: Value) {
         match plan.right.form {
             RightForm::Rows if let Some(word) = plan.word => {
-                dot_words::weave_panel(kb, plan, word, operands, self.bases[1], column)
+                let depth = kb.dim(&plan.shape.k.size);
+                dot_words::weave_panel(kb, plan, word, operands, [self.bases[1], column], depth)
             }
             RightForm::Rows => pack::copy_panel(kb, plan, operands, self.bases[1], column),
             RightForm::Columns { .. } => pack::transpose_panel(kb, plan, operands, self.bases[1], column),

@@ -88,10 +88,10 @@ fn signs(kb: &mut KernelBuilder, lanes: u32) -> Value {
 }
 
 /// Pads a row in task memory that starts at `to` with zeros, up to a whole word or group. The next
-/// row is written later.
+/// row is written later. Rows for tile registers were zeros before.
 pub(in crate::schedule) fn end_row(kb: &mut KernelBuilder, plan: &MatmulPlan, rows: Value, to: Value) {
     let size = plan.row_unit();
-    if plan.shape.k.size.as_const().is_some_and(|depth| depth % size == 0) {
+    if plan.keeps_tiles() || plan.shape.k.size.as_const().is_some_and(|depth| depth % size == 0) {
         return;
     }
     let (zero, depth) = (kb.zero(plan.rows_dtype(), 1), kb.dim(&plan.shape.k.size));
@@ -144,17 +144,18 @@ pub(in crate::schedule) fn weave_rows(kb: &mut KernelBuilder, plan: &MatmulPlan,
     });
 }
 
-/// Packs a panel whose columns are contiguous into words of neighbouring rows.
+/// Packs a panel of `depth` rows whose columns are contiguous into words of neighbouring rows. Rows
+/// up to a whole word or tile are zeros.
 pub(in crate::schedule) fn weave_panel(
     kb: &mut KernelBuilder,
     plan: &MatmulPlan,
     word: DotWord,
     operands: &Operands,
-    base: Value,
-    column: Value,
+    [base, column]: [Value; 2],
+    depth: Value,
 ) {
     let masks = column_masks(kb, plan, column);
-    let (zero, step, depth) = (kb.int(0), kb.int(word.count()), kb.dim(&plan.shape.k.size));
+    let (zero, step) = (kb.int(0), kb.int(word.count()));
     let from = kb.add(base, column);
     let whole = kb.div(depth, step);
     let whole = kb.mul(whole, step);
@@ -162,11 +163,16 @@ pub(in crate::schedule) fn weave_panel(
         weave(kb, plan, word, operands, [from, k], &masks, None);
         Vec::new()
     });
-    if plan.shape.k.size.as_const().is_some_and(|depth| depth % word.count() == 0) {
+    let size = plan.row_unit();
+    if plan.shape.k.size.as_const().is_some_and(|depth| depth % size == 0) {
         return;
     }
-    // At most one turn, for what is left.
-    kb.for_([whole, depth, step], &[], |kb, k, _| {
+    // For words, at most one turn.
+    let (unit, up) = (kb.int(size), kb.int(size - 1));
+    let units = kb.add(depth, up);
+    let units = kb.div(units, unit);
+    let end = kb.mul(units, unit);
+    kb.for_([whole, end, step], &[], |kb, k, _| {
         let left = kb.sub(depth, k);
         weave(kb, plan, word, operands, [from, k], &masks, Some(left));
         Vec::new()

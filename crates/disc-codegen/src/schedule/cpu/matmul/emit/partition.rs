@@ -3,7 +3,7 @@ use crate::{
     kernel::{Index, KernelBuilder},
     schedule::cpu::matmul::plan::MatmulPlan,
 };
-use disc_ir::Value;
+use disc_ir::{OpKind, Value};
 
 /// Gives the starts of the operands for a batch position.
 pub(in crate::schedule) fn bases(kb: &mut KernelBuilder, plan: &MatmulPlan, at: &[Index]) -> [Value; 2] {
@@ -38,7 +38,8 @@ pub(in crate::schedule) fn row_blocks(kb: &mut KernelBuilder, plan: &MatmulPlan,
     kb.div(padded, tallest)
 }
 
-/// Runs `body` for even blocks of rows, with the number of the block, its first row and its height.
+/// Runs `body` for even blocks of rows, or blocks of as many tiles as possible, with the number of
+/// the block, its first row and its height.
 pub(in crate::schedule) fn for_row_blocks(
     kb: &mut KernelBuilder,
     plan: &MatmulPlan,
@@ -46,6 +47,16 @@ pub(in crate::schedule) fn for_row_blocks(
     body: impl FnOnce(&mut KernelBuilder, Value, [Value; 2]),
 ) {
     let (zero, one) = (kb.int(0), kb.int(1));
+    if plan.keeps_tiles() {
+        let tall = kb.int(plan.block_rows());
+        kb.for_([first, last, tall], &[zero], |kb, row, carried| {
+            let left = kb.sub(last, row);
+            let height = kb.map(OpKind::Minimum, &[left, tall]);
+            body(kb, carried[0], [row, height]);
+            vec![kb.add(carried[0], one)]
+        });
+        return;
+    }
     let count = kb.sub(last, first);
     let blocks = row_blocks(kb, plan, [first, last]);
     kb.for_([zero, blocks, one], &[first], |kb, block, carried| {

@@ -3,20 +3,27 @@
 use super::{
     blocks::{Blocks, Part},
     epilogue_routine::finish_rows,
-    parameters::Parameters,
+    parameters::{Parameters, RowBufferParameters},
     prefetch,
     step::Step,
+    write,
 };
 use crate::{
     kernel::{KernelBuilder, Site},
     schedule::{
         Group,
-        cpu::matmul::plan::{MatmulPlan, register_tiles::BLOCK_ROWS, rounds::round_steps, source::Source},
+        cpu::matmul::plan::{
+            MatmulPlan,
+            register_tiles::BLOCK_ROWS,
+            rounds::round_steps,
+            source::{Piece, Source},
+        },
     },
 };
 use disc_ir::{DType, Function, FunctionKind, OpKind, Value, fragment::REGISTER_ROWS};
 
-fn name(part: &str, source: Source) -> String {
+/// Names the routine for blocks of up to two tiles of rows.
+pub(in crate::schedule) fn name(part: &str, source: Source) -> String {
     source.kernel_name(part, BLOCK_ROWS as u32) + ".tiles"
 }
 
@@ -74,6 +81,64 @@ pub(in crate::schedule) fn emit(group: &Group<'_>, plan: &MatmulPlan, part: &str
     (kb.finish(), sites)
 }
 
+/// Emits the routine for a block of rows that another schedule keeps in task memory, with its sites
+/// of failure. The rows of whole tiles are there: those behind the last row of the block are
+/// multiplied too, and left. One call multiplies by some panels, since the registers are configured
+/// for each call.
+pub(in crate::schedule) fn emit_block(group: &Group<'_>, plan: &MatmulPlan, part: &str) -> (Function, Vec<Site>) {
+    let source = Source::Task;
+    let mut kb = group.builder(&name(part, source), FunctionKind::Routine);
+    let parameters = Parameters::declare(&mut kb, group, plan);
+    let [height, panels] = ["height", "panels"].map(|name| kb.position(name));
+    let (zero, one, rows) = (kb.int(0), kb.int(1), kb.int(REGISTER_ROWS));
+    let (size, width) = (kb.dim(&plan.packed_panel_elements()), kb.int(i64::from(plan.tile.columns)));
+    let is_tall = kb.compare("LT", rows, height);
+    let panel_loop = kb.open_for([zero, panels, one]);
+    let [offset, columns] = [size, width].map(|size| kb.mul(panel_loop.index, size));
+    let (right, column) = (kb.add(parameters.right, offset), kb.add(parameters.column, columns));
+    let parameters = Parameters { right, column, ..parameters };
+    let both = |kb: &mut KernelBuilder| {
+        multiply(kb, plan, &parameters, source, &[(zero, zero), (rows, rows)]);
+        Vec::new()
+    };
+    let first = |kb: &mut KernelBuilder| {
+        multiply(kb, plan, &parameters, source, &[(zero, zero)]);
+        Vec::new()
+    };
+    kb.if_(is_tall, both, first);
+    let sites = match parameters.held {
+        RowBufferParameters::Parts { totals, factors, .. } => {
+            add_rows_to_totals(&mut kb, plan, parameters, [totals, factors], height);
+            Vec::new()
+        }
+        _ => finish_rows(&mut kb, group, plan, parameters, source, [zero, height]),
+    };
+    kb.close_for(panel_loop);
+    (kb.finish(), sites)
+}
+
+/// Adds `height` rows of sums in task memory to totals.
+fn add_rows_to_totals(
+    kb: &mut KernelBuilder,
+    plan: &MatmulPlan,
+    parameters: Parameters,
+    [totals, factors]: [Value; 2],
+    height: Value,
+) {
+    let (zero, one, stride) = (kb.int(0), kb.int(1), kb.int(plan.sums_stride()));
+    let rows = kb.open_for([zero, height, one]);
+    let start = kb.mul(rows.index, stride);
+    let load = |piece: Piece| {
+        let shift = kb.int(piece.shift);
+        let place = kb.add(start, shift);
+        kb.load(parameters.operands.sums(), place, piece.lanes, None)
+    };
+    let sums: Vec<Value> = plan.pieces(Source::Task).into_iter().map(load).collect();
+    let row = kb.add(parameters.row, rows.index);
+    write::add_to_totals(kb, plan, &Parameters { row, ..parameters }, [totals, factors], &sums, sums.len());
+    kb.close_for(rows);
+}
+
 /// Multiplies tiles of rows, each given by its first row and by that of its sums in task memory.
 fn multiply(kb: &mut KernelBuilder, plan: &MatmulPlan, parameters: &Parameters, source: Source, tiles: &[(Value, Value)]) {
     let tile = plan.register_tiles().expect("the plan has tiles");
@@ -89,7 +154,16 @@ fn multiply(kb: &mut KernelBuilder, plan: &MatmulPlan, parameters: &Parameters, 
         .collect();
     let shifts: Vec<Value> = (0..2).map(|v| kb.int(v * REGISTER_ROWS * step.spread)).collect();
     let sums: Vec<Value> = (0..tiles.len() * shifts.len()).map(|_| kb.zero_tile(plan.compute)).collect();
-    let (zero, words, size) = (kb.int(0), kb.int(REGISTER_ROWS), kb.dim(&plan.word_steps()));
+    let (zero, words) = (kb.int(0), kb.int(REGISTER_ROWS));
+    let size = match parameters.held {
+        // Of a part of a word, the other elements are zeros.
+        RowBufferParameters::Parts { depth, .. } => {
+            let (up, count) = (kb.int(word.count() - 1), kb.int(word.count()));
+            let padded = kb.add(depth, up);
+            kb.div(padded, count)
+        }
+        _ => kb.dim(&plan.word_steps()),
+    };
     let sums = kb.for_([zero, size, words], &sums, |kb, k, carried| {
         if source == Source::Panels {
             for round in (0..REGISTER_ROWS).step_by(round_steps(plan.tile) as usize) {

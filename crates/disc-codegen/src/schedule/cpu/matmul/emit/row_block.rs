@@ -1,12 +1,16 @@
 //! Multiplies a few rows by some or all columns, for schedules that keep rows of an operand or of
 //! the result in task memory.
-use super::{call::dispatch, dot_row, micro, operands::Operands, pack, partition, write};
+use super::{call::dispatch, dot_row, dot_words, micro, operands::Operands, pack, partition, register_tiles, write};
 use crate::{
     element::Elements,
     kernel::{Index, KernelBuilder, Site},
     schedule::{
         Group,
-        cpu::matmul::plan::{MatmulPlan, forms::RightForm},
+        cpu::matmul::plan::{
+            MatmulPlan,
+            forms::{ResultForm, RightForm},
+            source::Source,
+        },
     },
 };
 use disc_ir::{Function, TensorType, Value};
@@ -18,7 +22,7 @@ pub(in crate::schedule) struct BlockProduct<'g> {
     operands: Operands,
 }
 
-/// A block of rows, at most as many as a tile has.
+/// A block of rows, at most as many as a tile has, or a block of tile registers.
 #[derive(Clone, Copy)]
 pub(in crate::schedule) struct RowsOf {
     /// The start of their left operand.
@@ -53,13 +57,37 @@ impl<'g> BlockProduct<'g> {
         self.operands.right()
     }
 
+    /// Fills the memory for packed rows with zeros.
+    pub(in crate::schedule) fn clear_rows(&self, kb: &mut KernelBuilder) {
+        let (rows, count) = (self.operands.rows(), &self.plan.shape.m.left * self.plan.packed_rows());
+        let (zero, count, step) = (kb.int(0), kb.dim(&count), kb.int(i64::from(self.plan.tile.lanes)));
+        let nothing = kb.zero(self.plan.rows_dtype(), self.plan.tile.lanes);
+        kb.for_([zero, count, step], &[], |kb, place, _| {
+            kb.store(rows, place, nothing, None);
+            Vec::new()
+        });
+    }
+
     /// Computes the outputs at a position from the sum of products there, and stores them.
     pub(in crate::schedule) fn store(&self, kb: &mut KernelBuilder, elements: &mut Elements<'_>, at: &[Index], sum: Value) {
         write::store(kb, self.group, self.plan, &self.operands, elements, at, sum);
     }
 
     /// Packs panels of the right operand, from `low` to below `high`, if the plan needs it.
-    pub(in crate::schedule) fn pack(&self, kb: &mut KernelBuilder, at: &[Index], right: Value, [low, high]: [Value; 2]) {
+    pub(in crate::schedule) fn pack(&self, kb: &mut KernelBuilder, at: &[Index], right: Value, panels: [Value; 2]) {
+        let depth = kb.dim(&self.plan.shape.k.size);
+        self.pack_part(kb, at, right, panels, depth);
+    }
+
+    /// Packs `depth` rows of such panels: a part of the sums.
+    pub(in crate::schedule) fn pack_part(
+        &self,
+        kb: &mut KernelBuilder,
+        at: &[Index],
+        right: Value,
+        [low, high]: [Value; 2],
+        depth: Value,
+    ) {
         let plan = self.plan;
         if !plan.is_packed_right() {
             return;
@@ -69,10 +97,13 @@ impl<'g> BlockProduct<'g> {
         let panel_loop = kb.open_for([low, high, one]);
         let column = kb.mul(panel_loop.index, width);
         let offset = self.panel_offset(kb, panel_loop.index, low);
-        let panel = kb.view(self.operands.panel(), offset, TensorType::new([plan.packed_panel_elements()], plan.compute));
+        let panel = kb.view(self.operands.panel(), offset, TensorType::new([plan.packed_panel_elements()], plan.panel_dtype()));
         let operands = self.operands.with_panel(panel);
         match plan.right.form {
             RightForm::Computed => pack::compute_panel(kb, plan, &operands, &mut elements, at, column),
+            RightForm::Rows if let Some(word) = plan.word => {
+                dot_words::weave_panel(kb, plan, word, &operands, [right, column], depth)
+            }
             RightForm::Rows => pack::copy_panel(kb, plan, &operands, right, column),
             _ => pack::transpose_panel(kb, plan, &operands, right, column),
         }
@@ -109,9 +140,10 @@ impl<'g> BlockProduct<'g> {
         more: &[Value],
     ) {
         let (plan, left) = (self.plan, self.left(kb, at, block));
+        if plan.keeps_tiles() {
+            return self.run_tiles(kb, at, [left, right], block, [low, high, packed], more);
+        }
         let (zero, one, width) = (kb.int(0), kb.int(1), kb.int(i64::from(plan.tile.columns)));
-        let outer: Vec<Value> =
-            plan.shape.outer.iter().map(|o| at[o.run.axis].as_uniform().expect("a batch position is a scalar")).collect();
         kb.for_([low, high, one], &[], |kb, panel, _| {
             let column = kb.mul(panel, width);
             let base = match plan.right.form {
@@ -125,12 +157,37 @@ impl<'g> BlockProduct<'g> {
                     self.panel_offset(kb, panel, packed)
                 }
             };
-            let mut arguments = self.operands.arguments();
-            arguments.extend([left, base, block.first, column, zero, zero]);
-            arguments.extend(outer.iter().chain(more));
+            let arguments = self.arguments(at, [left, base, block.first, column, zero, zero], more);
             self.call(kb, &arguments, column, block.height);
             Vec::new()
         });
+    }
+
+    /// Does the same by tile registers, in one call. Of a part of the sums, `right` is where they
+    /// start in a panel.
+    fn run_tiles(
+        &self,
+        kb: &mut KernelBuilder,
+        at: &[Index],
+        [left, right]: [Value; 2],
+        block: RowsOf,
+        [low, high, packed]: [Value; 3],
+        more: &[Value],
+    ) {
+        let plan = self.plan;
+        let (zero, width) = (kb.int(0), kb.int(i64::from(plan.tile.columns)));
+        let (column, panels, offset) = (kb.mul(low, width), kb.sub(high, low), self.panel_offset(kb, low, packed));
+        let base = if matches!(plan.result, ResultForm::Totals) { kb.add(offset, right) } else { offset };
+        let mut arguments = self.arguments(at, [left, base, block.first, column, zero, zero], more);
+        arguments.extend([block.height, panels]);
+        kb.call(&register_tiles::name(&self.group.name, Source::Task), &arguments);
+    }
+
+    /// Gives the arguments of a routine.
+    fn arguments(&self, at: &[Index], own: [Value; 6], more: &[Value]) -> Vec<Value> {
+        let outer = self.plan.shape.outer.iter();
+        let outer = outer.map(|o| at[o.run.axis].as_uniform().expect("a batch position is a scalar"));
+        self.operands.arguments().into_iter().chain(own).chain(outer).chain(more.iter().copied()).collect()
     }
 
     /// Computes rows of the columns from `low` to below `high` by sums along memory. Column `start`
@@ -147,15 +204,11 @@ impl<'g> BlockProduct<'g> {
         let (plan, left) = (self.plan, self.left(kb, at, block));
         let (zero, one, step) = (kb.int(0), kb.int(1), kb.int(i64::from(plan.tile.lanes)));
         let stride = kb.dim(&plan.shape.m.left);
-        let outer: Vec<Value> =
-            plan.shape.outer.iter().map(|o| at[o.run.axis].as_uniform().expect("a batch position is a scalar")).collect();
         kb.for_([low, high, step], &[], |kb, column, _| {
             kb.for_([zero, block.height, one], &[], |kb, number, _| {
                 let offset = kb.mul(number, stride);
                 let (left, row) = (kb.add(left, offset), kb.add(block.first, number));
-                let mut arguments = self.operands.arguments();
-                arguments.extend([left, right, row, column, block.first, zero]);
-                arguments.extend(outer.iter().chain([&start]));
+                let arguments = self.arguments(at, [left, right, row, column, block.first, zero], &[start]);
                 kb.call(&dot_row::name(&self.group.name), &arguments);
                 Vec::new()
             });
@@ -210,6 +263,9 @@ impl<'g> BlockProduct<'g> {
 
     /// Emits the routines that [`BlockProduct::run`] calls.
     pub(in crate::schedule) fn routines(group: &Group<'_>, plan: &MatmulPlan) -> Vec<(Function, Vec<Site>)> {
+        if plan.keeps_tiles() {
+            return vec![register_tiles::emit_block(group, plan, &group.name)];
+        }
         let mut sources = plan.block_sources(group.target);
         sources.extend(plan.half_panel().map(|(source, _)| source));
         let heights = |source| (1..=plan.tile.rows).map(move |rows| micro::emit(group, plan, &group.name, source, rows));

@@ -72,6 +72,10 @@ impl MatmulPlan {
     /// Task memory for the rows of a tensor that a micro-kernel works on at once.
     pub(in crate::schedule) fn row_block(&self, tensor: &TensorType) -> TensorType {
         let held = self.partition.blocks.as_ref().expect("the plan is for blocks");
-        TensorType::new([Dim::constant(i64::from(self.tile.rows)), held.room.stride.clone()], compute_dtype(tensor.dtype))
+        let dtype = match (&self.result, self.word) {
+            (ResultForm::Totals, Some(word)) => word.elements,
+            _ => compute_dtype(tensor.dtype),
+        };
+        TensorType::new([Dim::constant(self.block_rows()), held.room.stride.clone()], dtype)
     }
 }

@@ -66,7 +66,7 @@ impl MatmulPlan {
 
     /// The number of elements that rows in task memory are padded to a multiple of, with zeros.
     pub(in crate::schedule) fn row_unit(&self) -> i64 {
-        self.right.int4().map_or(self.word_size(), Int4::group_rows)
+        self.padded_depth().unwrap_or_else(|| self.right.int4().map_or(self.word_size(), Int4::group_rows))
     }
 
     /// Steps along the sums.

@@ -125,7 +125,7 @@ impl MatmulPlan {
 
     /// Rows that are packed at once.
     pub(in crate::schedule) fn packed_rows(&self) -> i64 {
-        if self.partition.blocks.is_some() { i64::from(self.tile.rows) } else { self.most_rows() }
+        if self.partition.blocks.is_some() { self.block_rows() } else { self.most_rows() }
     }
 
     pub(in crate::schedule) fn chunks(&self) -> Dim {

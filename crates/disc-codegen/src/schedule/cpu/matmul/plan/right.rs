@@ -2,7 +2,7 @@
 use super::{
     MatmulPlan,
     dot_word::DotWord,
-    forms::{LeftForm, RightForm},
+    forms::{LeftForm, ResultForm, RightForm},
     int4::Int4,
     operand::Operand,
     shape::Axis,
@@ -80,7 +80,7 @@ impl MatmulPlan {
     pub(in crate::schedule) fn is_packed_right(&self) -> bool {
         match self.right.form {
             RightForm::Columns { .. } | RightForm::Computed | RightForm::Int4(_) => true,
-            RightForm::Rows => self.partition.blocks.is_none(),
+            RightForm::Rows => self.partition.blocks.is_none() || self.keeps_tiles(),
             RightForm::Panels | RightForm::Dots => false,
         }
     }
@@ -93,10 +93,14 @@ impl MatmulPlan {
         self.right.form == RightForm::Panels && self.right.converts && many && plain
     }
 
-    /// Elements of a panel in task memory: whole squares of rows.
+    /// Elements of a panel in task memory: whole squares of the rows that are packed at once.
     pub(in crate::schedule) fn packed_panel_elements(&self) -> Dim {
         let lanes = i64::from(self.tile.lanes);
-        let rows = self.right.int4().map_or_else(|| self.word_steps(), Int4::rows);
+        let steps = match (&self.result, &self.partition.blocks) {
+            (ResultForm::Totals, Some(held)) => held.room.columns.ceil_div(&Dim::constant(self.word_size())),
+            _ => self.word_steps(),
+        };
+        let rows = self.right.int4().map_or(steps, Int4::rows);
         let elements = if self.weaves_rows() { self.word_size() } else { 1 };
         rows.ceil_div(&Dim::constant(lanes)) * (lanes * i64::from(self.tile.columns) * elements)
     }

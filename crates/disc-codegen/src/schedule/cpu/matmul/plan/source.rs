@@ -128,7 +128,8 @@ impl MatmulPlan {
         let (half, narrow) = (self.tile.columns / 2, self.narrow());
         let rest = self.shape.n.size.as_const().map(|columns| columns % i64::from(self.tile.columns));
         let may_be = rest.is_none_or(|rest| (1..=i64::from(half)).contains(&rest)) && !self.partition.whole_panels;
-        if !may_be || self.partition.blocks.is_none() || half % self.tile.lanes != 0 {
+        let in_halves = half % self.tile.lanes == 0 && !self.keeps_tiles();
+        if !may_be || self.partition.blocks.is_none() || !in_halves {
             return None;
         }
         match self.right.form {
