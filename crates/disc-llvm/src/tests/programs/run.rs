@@ -7,7 +7,7 @@ use disc_codegen::{
 use disc_ir::{DType, Function, FunctionKind, Module, TensorType, interp::Tensor};
 use disc_passes::{
     buffers::plan_buffers,
-    fusion::fuse,
+    fusion::{fuse, fuse_attention},
     pass::PassCx,
     tensor::{lower_convolutions, pack_weights},
 };
@@ -37,6 +37,7 @@ pub(super) fn packed(mut module: Module, target: &Target) -> Program {
 
 fn lowered_by(mut module: Module, target: &Target, mut cx: PassCx) -> Program {
     (fuse::PASS.run)(&mut module, &mut cx).unwrap();
+    (fuse_attention::PASS.run)(&mut module, &mut cx).unwrap();
     (plan_buffers::PASS.run)(&mut module, &mut cx).unwrap();
     lower(module, &alone(target)).unwrap()
 }

@@ -91,6 +91,43 @@ fn tiles_stay_in_their_registers() {
     }
 }
 
+/// Attention of bf16: its scores in f32, and its weights rounded.
+const ATTENTION: &str = "
+func @main(%q: tensor<[B]x[S]x64xbf16>, %k: tensor<[B]x[T]x64xbf16>, %v: tensor<[B]x[T]x64xbf16>) -> tensor<[B]x[S]x64xbf16> {
+  %s = dot_general %q, %k, batching_dims = [0] x [0], contracting_dims = [2] x [2], dtype = f32 : (tensor<[B]x[S]x64xbf16>, tensor<[B]x[T]x64xbf16>) -> tensor<[B]x[S]x[T]xf32>
+  %l = constant dense<-inf> : tensor<f32>
+  %z = constant dense<0.0> : tensor<f32>
+  %t = reduce %s, %l, dims = [2] : (tensor<[B]x[S]x[T]xf32>, tensor<f32>) -> tensor<[B]x[S]xf32> applies maximum
+  %tb = broadcast_in_dim %t, dims = [0, 1] : (tensor<[B]x[S]xf32>) -> tensor<[B]x[S]x[T]xf32>
+  %d = subtract %s, %tb : tensor<[B]x[S]x[T]xf32>
+  %e = exponential %d : tensor<[B]x[S]x[T]xf32>
+  %r = reduce %e, %z, dims = [2] : (tensor<[B]x[S]x[T]xf32>, tensor<f32>) -> tensor<[B]x[S]xf32> applies add
+  %rb = broadcast_in_dim %r, dims = [0, 1] : (tensor<[B]x[S]xf32>) -> tensor<[B]x[S]x[T]xf32>
+  %p = divide %e, %rb : tensor<[B]x[S]x[T]xf32>
+  %w = convert %p : (tensor<[B]x[S]x[T]xf32>) -> tensor<[B]x[S]x[T]xbf16>
+  %o = dot_general %w, %v, batching_dims = [0] x [0], contracting_dims = [2] x [1] : (tensor<[B]x[S]x[T]xbf16>, tensor<[B]x[T]x64xbf16>) -> tensor<[B]x[S]x64xbf16>
+  return %o : tensor<[B]x[S]x64xbf16>
+}";
+
+#[test]
+fn tiles_of_attention_stay_in_their_registers() {
+    let target: Target = "x86-64-v4+amx-bf16+amx-int8+amx-tile+avx512bf16+avx512vnni".parse().unwrap();
+    let text = assembly(&lowered(parse(ATTENTION), &target), &alone(&target)).unwrap();
+    let routines: Vec<_> = functions(&text).into_iter().filter(|(name, _)| name.ends_with(".tiles")).collect();
+    let names: Vec<&str> = routines.iter().map(|(name, _)| *name).collect();
+    assert!(names.len() == 2 && names[0].contains(".scores.") && names[1].contains(".weighted."), "{names:?}");
+    for (name, body) in routines {
+        let count = |text: &str| ["tdpbf16ps", "tileloadd", "tilestored", "ldtilecfg"].map(|name| text.matches(name).count());
+        let block = body.split("\n.LBB").max_by_key(|block| count(block)[0]).unwrap();
+        // Up to the jump back.
+        let block = block.split("\n\tj").next().unwrap();
+        assert_eq!(count(block), [4, 4, 0, 0], "{name}: {block}");
+        // Two tiles of rows, and one; the registers are configured once for all panels.
+        assert_eq!(count(body), [6, 7, 6, 1], "{name}: {body}");
+    }
+    assert_eq!(text.matches("tilestored").count(), 12, "only sums leave registers");
+}
+
 #[test]
 fn micro_kernels_are_free_of_spills() {
     for level in ["x86-64-v3", "x86-64-v4", "x86-64-v4+avxvnni"] {

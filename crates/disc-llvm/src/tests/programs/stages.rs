@@ -38,20 +38,20 @@ fn close(a: &Tensor, b: &Tensor) -> Result<(), String> {
 
 fn check(text: &str, target: &Target) {
     let tensors = parse(text);
-    compare(&tensors, &lowered(tensors.clone(), target), target);
+    compare(&tensors, &lowered(tensors.clone(), target), target, &SIZES);
 }
 
 /// Compares compiled code with the program in the interpreter.
-fn compare(tensors: &Module, program: &Program, target: &Target) {
+fn compare(tensors: &Module, program: &Program, target: &Target, table: &[i64]) {
     let mut numbers = Numbers(7);
     let weights: BTreeMap<String, Tensor> =
         tensors.weights.iter().map(|w| (w.name.to_string(), numbers.tensor(w.ty.dtype, &w.ty.static_dims().unwrap()))).collect();
     let executable = executable(program, target, &weights);
     let symbols = tensors.function("main").unwrap().bound_symbols();
-    let rows = if symbols.is_empty() { 1 } else { SIZES.len() };
+    let rows = if symbols.is_empty() { 1 } else { table.len() };
     for row in 0..rows {
         let sizes: BTreeMap<Symbol, i64> =
-            symbols.iter().enumerate().map(|(i, s)| (s.clone(), SIZES[(row + 3 * i) % SIZES.len()])).collect();
+            symbols.iter().enumerate().map(|(i, s)| (s.clone(), table[(row + 3 * i) % table.len()])).collect();
         let inputs = inputs_of(tensors, &sizes, &mut Numbers(row as u64 + 1));
         let expected = interp::run_with(tensors, "main", &inputs, &|name| weights.get(name).cloned(), Limits::default()).unwrap();
         let got = run(&executable, &inputs).unwrap_or_else(|e| panic!("{e}\n{sizes:?}\n{}", program.module));
@@ -103,10 +103,10 @@ fn control_flow() {
     check_all(include_str!("../../../../disc-codegen/tests/stages/control.disc"));
 }
 
-/// The instructions are executed by a handler where this CPU has no tile registers.
-#[test]
+/// Runs programs for a target with tile registers. The instructions are executed by a handler where
+/// this CPU has none.
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
-fn products_in_tile_registers() {
+fn check_in_tile_registers(text: &str, table: &[i64]) {
     let others = "avx512bf16+avx512fp16+avx512vnni";
     let lacks = format!("x86-64-v4+{others}").parse::<Target>().unwrap().check_host().err();
     if let Some(lacks) = lacks {
@@ -116,10 +116,23 @@ fn products_in_tile_registers() {
     // Asks for the registers, if there are some, before any instruction runs.
     let is_native = target.check_host().is_ok();
     crate::tests::amx::install();
-    for (name, text) in programs(include_str!("../../../../disc-codegen/tests/stages/tiles.disc")) {
+    for (name, text) in programs(text) {
         println!("{name}");
         let tensors = parse(&text);
-        compare(&tensors, &packed(tensors.clone(), &target), &target);
+        compare(&tensors, &packed(tensors.clone(), &target), &target, table);
     }
     assert!(is_native || crate::tests::amx::executed() > 0);
+}
+
+#[test]
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+fn products_in_tile_registers() {
+    check_in_tile_registers(include_str!("../../../../disc-codegen/tests/stages/tiles.disc"), &SIZES);
+}
+
+#[test]
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+fn attention_in_tile_registers() {
+    let text = include_str!("../../../../disc-codegen/tests/stages/attention_tiles.disc");
+    check_in_tile_registers(text, &[0, 1, 15, 16, 17, 31, 33, 65]);
 }
