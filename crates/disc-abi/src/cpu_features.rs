@@ -22,3 +22,30 @@ macro_rules! has_x86_feature {
         }
     };
 }
+
+/// Returns true if this AArch64 processor and its operating system have the feature of a name;
+/// false for a name that no target of disc needs. `sve256` and `sve512` are vector registers of at
+/// least so many bits.
+#[macro_export]
+macro_rules! has_aarch64_feature {
+    ($name:expr) => {
+        $crate::has_aarch64_feature!($name; "bf16" "dotprod" "fp16" "i8mm" "sve" "sve2")
+    };
+    ($name:expr; $($feature:tt)*) => {
+        match $name {
+            $($feature => ::std::arch::is_aarch64_feature_detected!($feature),)*
+            "sve256" => ::std::arch::is_aarch64_feature_detected!("sve") && $crate::scalable_vector_bytes() >= 32,
+            "sve512" => ::std::arch::is_aarch64_feature_detected!("sve") && $crate::scalable_vector_bytes() >= 64,
+            _ => false,
+        }
+    };
+}
+
+/// Returns the bytes of a vector register of SVE, which a processor with that extension must have.
+#[cfg(target_arch = "aarch64")]
+pub fn scalable_vector_bytes() -> u64 {
+    let bytes: u64;
+    // SAFETY: the caller has found SVE; the instruction is `rdvl x0, #1`, which reads a length.
+    unsafe { core::arch::asm!(".inst 0x04bf5020", out("x0") bytes, options(nomem, nostack, preserves_flags)) };
+    bytes
+}

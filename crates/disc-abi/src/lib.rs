@@ -28,6 +28,8 @@ pub use context::{
     STATUS_FAILED, STATUS_OK,
 };
 pub use convolution::LibraryConvolution;
+#[cfg(target_arch = "aarch64")]
+pub use cpu_features::scalable_vector_bytes;
 pub use dtype::DType;
 pub use grid::{GRID_OVERLAPS, GRID_PERSISTENT, GridLaunch};
 pub use library::{Activation, LIBRARY_TF32, LibraryGemm};

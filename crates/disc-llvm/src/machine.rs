@@ -142,7 +142,7 @@ impl Machine {
         let text = String::from_utf8(bytes).map_err(|e| Error::Codegen(e.to_string()))?;
         let unknown = match self.target {
             Target::Nvptx { .. } => text.lines().find(|line| line.starts_with(".extern .func")),
-            Target::X86(_) | Target::AArch64 | Target::Amdgpu { .. } | Target::Simt { .. } => None,
+            Target::X86(_) | Target::AArch64(_) | Target::Amdgpu { .. } | Target::Simt { .. } => None,
         };
         match unknown {
             Some(line) => Err(Error::Codegen(format!("PTX calls what does not exist: {line}"))),

@@ -9,7 +9,7 @@ use crate::{
     machine::{Codegen, Object, Passes},
     text,
 };
-use disc_codegen::target::{Target, X86Level};
+use disc_codegen::target::{AArch64, Target, X86Level};
 use std::sync::OnceLock;
 
 /// Returns the support object of an architecture, made once per process for its oldest CPU. `None`
@@ -19,7 +19,7 @@ pub(crate) fn object(target: &Target) -> Result<Option<Object>, Error> {
     static AARCH64: OnceLock<Object> = OnceLock::new();
     let (cell, oldest) = match target {
         Target::X86(_) => (&X86, Target::x86(X86Level::V2)),
-        Target::AArch64 => (&AARCH64, Target::AArch64),
+        Target::AArch64(_) => (&AARCH64, Target::AArch64(AArch64::default())),
         Target::Nvptx { .. } | Target::Amdgpu { .. } | Target::Simt { .. } => return Ok(None),
     };
     if let Some(object) = cell.get() {

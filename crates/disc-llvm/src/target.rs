@@ -1,5 +1,5 @@
 //! Translates the project's targets to LLVM's names.
-use disc_codegen::target::{Target, X86Extension};
+use disc_codegen::target::{ArmExtension, Target, X86Extension};
 
 /// The parts that make a target machine, and the attributes of a function.
 pub(crate) struct LlvmTarget {
@@ -16,7 +16,11 @@ impl LlvmTarget {
                 let features: Vec<_> = x86.extensions().iter().map(|e: &X86Extension| format!("+{e}")).collect();
                 ("x86_64-unknown-linux-gnu", x86.level().name().to_owned(), features.join(","))
             }
-            Target::AArch64 => ("aarch64-unknown-linux-gnu", "generic".to_owned(), "+neon".to_owned()),
+            Target::AArch64(arm) => {
+                let names = arm.extensions().iter().filter_map(|&extension| arm_feature(extension));
+                let features: Vec<_> = std::iter::once("neon").chain(names).map(|name| format!("+{name}")).collect();
+                ("aarch64-unknown-linux-gnu", "generic".to_owned(), features.join(","))
+            }
             Target::Nvptx { sm, specific } => {
                 let suffix = if *specific { "a" } else { "" };
                 ("nvptx64-nvidia-cuda", format!("sm_{sm}{suffix}"), format!("+ptx{}", least_ptx(*sm)))
@@ -26,6 +30,18 @@ impl LlvmTarget {
             Target::Amdgpu { gfx } => ("amdgcn-amd-amdhsa", gfx.clone(), String::new()),
         };
         Self { triple, cpu, features }
+    }
+}
+
+/// Returns LLVM's name for an extension; `None` for a length of vectors, which is an attribute of
+/// functions.
+fn arm_feature(extension: ArmExtension) -> Option<&'static str> {
+    match extension {
+        ArmExtension::Fp16 => Some("fullfp16"),
+        ArmExtension::Sve256 | ArmExtension::Sve512 => None,
+        ArmExtension::Bf16 | ArmExtension::DotProd | ArmExtension::I8mm | ArmExtension::Sve | ArmExtension::Sve2 => {
+            Some(extension.name())
+        }
     }
 }
 
@@ -45,7 +61,7 @@ fn least_ptx(sm: u32) -> u32 {
 pub(crate) fn emulation(target: &Target) -> Option<&'static str> {
     match target {
         Target::X86(_) => Some("elf_x86_64"),
-        Target::AArch64 => Some("aarch64linux"),
+        Target::AArch64(_) => Some("aarch64linux"),
         Target::Amdgpu { .. } => Some("elf64_amdgpu"),
         Target::Nvptx { .. } | Target::Simt { .. } => None,
     }

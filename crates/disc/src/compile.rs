@@ -330,6 +330,20 @@ impl Artifact {
         })
     }
 
+    /// Takes functions in place of the artifact's code, such as some that have another machine run
+    /// it, with weights as [`Artifact::load`] does. No versions are specialised for it.
+    ///
+    /// # Errors
+    /// As [`Artifact::load`].
+    pub fn load_code(&self, code: disc_ral::Code, weights: Vec<(String, Weight)>, options: &Options) -> Result<Executable, Error> {
+        guarded(|| {
+            let weights = weights_by_name(&self.meta, &self.constants, by_name(weights))?;
+            let settings = disc_ral::ExecutableOptions { threads: options.threads, ..Default::default() };
+            let inner = disc_ral::Executable::new(options.open_device()?, code, self.meta.clone(), weights, settings)?;
+            Executable::new(inner, self, Outcome::Off, &Options { specialize: Specialize::Off, ..options.clone() })
+        })
+    }
+
     /// Loads the code of a specialised version, with the weights that the general code reads.
     pub(crate) fn load_sharing(&self, state: &WeightState, options: &Options) -> Result<disc_ral::Executable, Error> {
         self.executable(self.library()?, self.shared(state)?, options, None)

@@ -90,7 +90,7 @@ impl Offers {
 /// Returns the scheduler of a target.
 pub fn scheduler(target: &Target) -> &'static dyn Scheduler {
     match target {
-        Target::X86(_) | Target::AArch64 => &CpuScheduler,
+        Target::X86(_) | Target::AArch64(_) => &CpuScheduler,
         Target::Nvptx { .. } | Target::Amdgpu { .. } | Target::Simt { .. } => &GpuScheduler,
     }
 }
@@ -102,7 +102,7 @@ mod tests {
     #[test]
     fn every_target_has_schedules() {
         let module = || disc_ir::parse("host @main(%x: buffer<[S]xf32>) { return }").expect("a module");
-        for text in ["x86-64-v2", "aarch64", "nvptx:sm_90", "amdgpu:gfx90a", "simt:sm_90"] {
+        for text in ["x86-64-v2", "aarch64-v8", "nvptx:sm_90", "amdgpu:gfx90a", "simt:sm_90"] {
             host::lower(module(), &text.parse::<Compilation>().expect("a target")).expect("a target has schedules");
         }
     }

@@ -68,7 +68,7 @@ impl CpuModel {
                 X86Level::V3 => (32, 16),
                 X86Level::V4 => (64, 32),
             },
-            Target::AArch64 => (16, 32),
+            Target::AArch64(arm) => (arm.vector_bytes(), 32),
             Target::Nvptx { .. } | Target::Amdgpu { .. } | Target::Simt { .. } => return None,
         };
         let has_wide_cores = matches!(target, Target::X86(x86) if x86.level() == X86Level::V4 && x86.has(X86Extension::AvxVnni));
@@ -158,7 +158,7 @@ mod tests {
 
     #[test]
     fn tiles_fill_the_registers() {
-        let tiles = ["x86-64-v2", "x86-64-v3", "x86-64-v4", "aarch64"].map(|text| {
+        let tiles = ["x86-64-v2", "x86-64-v3", "x86-64-v4", "aarch64-v8"].map(|text| {
             let model = model(text);
             (model.block_rows(), model.panel_columns(), model.tile(DType::F64).columns)
         });
@@ -170,7 +170,7 @@ mod tests {
         let rows = |text: &str| [DType::I8, DType::U8, DType::BF16, DType::F32].map(|dtype| model(text).word_rows(dtype));
         assert_eq!(rows("x86-64-v3"), [Some(2), Some(2), None, None]);
         assert_eq!(rows("x86-64-v4+avx512bf16+avx512vnni"), [Some(4), Some(2), Some(2), None]);
-        assert_eq!(rows("aarch64"), [None; 4]);
+        assert_eq!(rows("aarch64-v8"), [None; 4]);
     }
 
     #[test]

@@ -35,7 +35,7 @@ impl GpuModel {
             Target::Nvptx { sm, .. } => Some(Self::nvidia(*sm)),
             Target::Amdgpu { gfx } => Self::of_chip(gfx),
             Target::Simt { chip } => Self::of_chip(chip),
-            Target::X86(_) | Target::AArch64 => None,
+            Target::X86(_) | Target::AArch64(_) => None,
         }
     }
 

@@ -7,48 +7,27 @@
 //!   and never twice;
 //! - code for a target runs wherever [`Target::check_host`] accepts it, whatever machine compiled
 //!   it.
+mod aarch64;
 mod compilation;
 mod cpu_model;
 mod gpu_model;
 mod host;
+mod x86;
 
+pub use aarch64::{AArch64, ArmExtension};
 pub use compilation::Compilation;
 pub use cpu_model::{CpuModel, Tile};
 use disc_ir::{DType, fragment::Tile as RegisterTile};
 pub use gpu_model::{GpuModel, NVIDIA, NVIDIA_SPECIFIC};
 use std::{fmt, str::FromStr};
-
-/// A level of the x86-64 psABI.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum X86Level {
-    /// SSE4.2.
-    V2,
-    /// AVX2, FMA, F16C.
-    V3,
-    /// AVX-512 F, BW, CD, DQ, VL.
-    V4,
-}
-
-/// An extension that a CPU may have beyond its level, and that kernels are written for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum X86Extension {
-    AmxBf16,
-    AmxInt8,
-    AmxTile,
-    AvxVnni,
-    Avx512Bf16,
-    Avx512Fp16,
-    Avx512Vbmi,
-    Avx512Vnni,
-}
+pub use x86::{X86, X86Extension, X86Level};
 
 /// The target that code is made for. As text: `x86-64-v3`, `x86-64-v4+avx512bf16+avx512vnni`,
-/// `aarch64`, `nvptx:sm_90`, `nvptx:sm_90a`, `amdgpu:gfx90a`, `simt:sm_90`.
+/// `aarch64-v8+dotprod`, `nvptx:sm_90`, `nvptx:sm_90a`, `amdgpu:gfx90a`, `simt:sm_90`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Target {
     X86(X86),
-    /// Armv8-A with NEON.
-    AArch64,
+    AArch64(AArch64),
     /// An architecture as NVIDIA numbers them: 90 is `sm_90`. Code for a `specific` one, `sm_90a`,
     /// may use instructions that later chips lack, and runs on that chip alone.
     Nvptx {
@@ -65,22 +44,15 @@ pub enum Target {
     },
 }
 
-/// A level with extensions: sorted, each once, each possible at this level.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct X86 {
-    level: X86Level,
-    extensions: Vec<X86Extension>,
-}
-
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TargetError {
     #[error(
-        "unknown target `{0}`: expected `x86-64-v2`, `x86-64-v3` or `x86-64-v4`, with extensions such as `+avx512vnni`, or a GPU that is \
-         interpreted, such as `simt:sm_90`; kernels alone are made for `nvptx:sm_90` and `amdgpu:gfx90a`, and nothing yet for `aarch64`"
+        "unknown target `{0}`: expected `x86-64-v2`, `x86-64-v3`, `x86-64-v4` or `aarch64-v8`, with extensions such as `+avx512vnni` or `+dotprod`, \
+         or a GPU: `nvptx:sm_90`, or one that is interpreted, such as `simt:sm_90`; kernels alone are made for `amdgpu:gfx90a`"
     )]
     Unknown(String),
-    #[error("target `{target}`: unknown extension `{extension}`, expected one of {}", known_extensions())]
-    UnknownExtension { target: String, extension: String },
+    #[error("target `{target}`: unknown extension `{extension}`, expected one of {known}")]
+    UnknownExtension { target: String, extension: String, known: String },
     #[error("target `{target}`: extension `{extension}` needs level {needs}")]
     ExtensionNeedsLevel { target: String, extension: X86Extension, needs: X86Level },
     #[error("kernels for `{target}` do not run on the device `{device}`")]
@@ -99,92 +71,16 @@ pub enum TargetError {
     HostTooOld { missing: String },
 }
 
-impl X86Level {
-    const ALL: [Self; 3] = [Self::V2, Self::V3, Self::V4];
-
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::V2 => "x86-64-v2",
-            Self::V3 => "x86-64-v3",
-            Self::V4 => "x86-64-v4",
-        }
-    }
-
-    /// The features that the level adds to the one below, in the words of `std::arch`. LAHF is not
-    /// among them: every CPU with SSE4.2 has it.
-    fn adds(self) -> &'static [&'static str] {
-        match self {
-            Self::V2 => &["cmpxchg16b", "popcnt", "sse3", "ssse3", "sse4.1", "sse4.2"],
-            Self::V3 => &["avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "lzcnt", "movbe"],
-            Self::V4 => &["avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"],
-        }
-    }
-}
-
-impl X86Extension {
-    pub const ALL: [Self; 8] = [
-        Self::AmxBf16,
-        Self::AmxInt8,
-        Self::AmxTile,
-        Self::AvxVnni,
-        Self::Avx512Bf16,
-        Self::Avx512Fp16,
-        Self::Avx512Vbmi,
-        Self::Avx512Vnni,
-    ];
-
-    /// The name in target texts, which is LLVM's too.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::AmxBf16 => "amx-bf16",
-            Self::AmxInt8 => "amx-int8",
-            Self::AmxTile => "amx-tile",
-            Self::AvxVnni => "avxvnni",
-            Self::Avx512Bf16 => "avx512bf16",
-            Self::Avx512Fp16 => "avx512fp16",
-            Self::Avx512Vbmi => "avx512vbmi",
-            Self::Avx512Vnni => "avx512vnni",
-        }
-    }
-
-    /// The lowest level that may carry the extension.
-    pub fn needs(self) -> X86Level {
-        match self {
-            Self::AvxVnni => X86Level::V3,
-            Self::AmxBf16 | Self::AmxInt8 | Self::AmxTile => X86Level::V4,
-            Self::Avx512Bf16 | Self::Avx512Fp16 | Self::Avx512Vbmi | Self::Avx512Vnni => X86Level::V4,
-        }
-    }
-}
-
-impl X86 {
-    pub fn new(level: X86Level, extensions: impl IntoIterator<Item = X86Extension>) -> Result<Self, TargetError> {
-        let mut extensions: Vec<_> = extensions.into_iter().collect();
-        extensions.sort_unstable();
-        extensions.dedup();
-        if let Some(&extension) = extensions.iter().find(|e| e.needs() > level) {
-            return Err(TargetError::ExtensionNeedsLevel { target: level.to_string(), extension, needs: extension.needs() });
-        }
-        Ok(Self { level, extensions })
-    }
-
-    pub fn level(&self) -> X86Level {
-        self.level
-    }
-
-    pub fn extensions(&self) -> &[X86Extension] {
-        &self.extensions
-    }
-
-    pub fn has(&self, extension: X86Extension) -> bool {
-        self.extensions.contains(&extension)
+impl TargetError {
+    fn unknown_extension(target: &str, extension: &str, known: &[&str]) -> Self {
+        Self::UnknownExtension { target: target.to_owned(), extension: extension.to_owned(), known: known.join(", ") }
     }
 }
 
 impl Target {
     /// A level without extensions.
     pub fn x86(level: X86Level) -> Self {
-        Self::X86(X86 { level, extensions: Vec::new() })
+        Self::X86(X86::plain(level))
     }
 
     /// The best target that this process can run: level and extensions as CPUID and the operating
@@ -205,7 +101,7 @@ impl Target {
     /// this check.
     pub fn check_host(&self) -> Result<(), TargetError> {
         match self {
-            Self::X86(_) | Self::AArch64 => host::check(self),
+            Self::X86(_) | Self::AArch64(_) => host::check(self),
             Self::Nvptx { .. } | Self::Amdgpu { .. } | Self::Simt { .. } => {
                 Err(TargetError::OtherKind { target: self.to_string(), host: std::env::consts::ARCH })
             }
@@ -217,17 +113,17 @@ impl Target {
     pub fn needs(&self) -> Option<(&'static str, Vec<&'static str>)> {
         match self {
             Self::X86(x86) => {
-                let levels = X86Level::ALL.into_iter().filter(|level| *level <= x86.level);
+                let levels = X86Level::ALL.into_iter().filter(|level| *level <= x86.level());
                 let features = levels.flat_map(|level| level.adds().iter().copied());
-                Some(("x86_64", features.chain(x86.extensions.iter().map(|e| e.name())).collect()))
+                Some(("x86_64", features.chain(x86.extensions().iter().map(|e| e.name())).collect()))
             }
-            Self::AArch64 => Some(("aarch64", Vec::new())),
+            Self::AArch64(arm) => Some(("aarch64", arm.extensions().iter().map(|e| e.name()).collect())),
             Self::Nvptx { .. } | Self::Amdgpu { .. } | Self::Simt { .. } => None,
         }
     }
 
     pub fn is_cpu(&self) -> bool {
-        matches!(self, Self::X86(_) | Self::AArch64)
+        matches!(self, Self::X86(_) | Self::AArch64(_))
     }
 
     /// The bytes of the widest vector register; on a GPU, of the widest access of one thread.
@@ -311,9 +207,9 @@ impl Target {
     /// with tile registers take the same words.
     pub fn word_elements(&self, dtype: DType) -> Option<DType> {
         let Self::X86(x86) = self else { return None };
-        let dots = if x86.level < X86Level::V4 { X86Extension::AvxVnni } else { X86Extension::Avx512Vnni };
+        let dots = if x86.level() < X86Level::V4 { X86Extension::AvxVnni } else { X86Extension::Avx512Vnni };
         match dtype {
-            DType::I8 if x86.level > X86Level::V2 && x86.has(dots) => Some(DType::I8),
+            DType::I8 if x86.level() > X86Level::V2 && x86.has(dots) => Some(DType::I8),
             DType::I8 | DType::U8 => Some(DType::I16),
             DType::BF16 if x86.has(X86Extension::Avx512Bf16) => {
                 let adds_f32_faster = x86.has(X86Extension::Avx512Fp16) && !x86.has(X86Extension::AmxBf16);
@@ -338,21 +234,9 @@ impl Target {
     /// The x86-64 level, if the target is x86-64.
     pub fn level(&self) -> Option<X86Level> {
         match self {
-            Self::X86(x86) => Some(x86.level),
-            Self::AArch64 | Self::Nvptx { .. } | Self::Amdgpu { .. } | Self::Simt { .. } => None,
+            Self::X86(x86) => Some(x86.level()),
+            Self::AArch64(_) | Self::Nvptx { .. } | Self::Amdgpu { .. } | Self::Simt { .. } => None,
         }
-    }
-
-    fn parse_x86(text: &str) -> Result<Self, TargetError> {
-        let mut parts = text.split('+');
-        let name = parts.next().unwrap_or_default();
-        let unknown = || TargetError::Unknown(text.to_owned());
-        let level = X86Level::ALL.into_iter().find(|level| level.name() == name).ok_or_else(unknown)?;
-        let extension = |part: &str| {
-            let unknown = || TargetError::UnknownExtension { target: text.to_owned(), extension: part.to_owned() };
-            X86Extension::ALL.into_iter().find(|e| e.name() == part).ok_or_else(unknown)
-        };
-        Ok(Self::X86(X86::new(level, parts.map(extension).collect::<Result<Vec<_>, _>>()?)?))
     }
 }
 
@@ -373,39 +257,20 @@ impl FromStr for Target {
             let found = GpuModel::of_chip(chip).map(|_| Self::Simt { chip: chip.to_owned() });
             return found.ok_or_else(unknown);
         }
-        if text == "aarch64" { Ok(Self::AArch64) } else { Self::parse_x86(text) }
+        if text.starts_with("aarch64") { text.parse().map(Self::AArch64) } else { text.parse().map(Self::X86) }
     }
 }
 
 impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::X86(x86) => {
-                f.write_str(x86.level.name())?;
-                x86.extensions.iter().try_for_each(|extension| write!(f, "+{extension}"))
-            }
-            Self::AArch64 => f.write_str("aarch64"),
+            Self::X86(x86) => x86.fmt(f),
+            Self::AArch64(arm) => arm.fmt(f),
             Self::Nvptx { sm, specific } => write!(f, "nvptx:sm_{sm}{}", if *specific { "a" } else { "" }),
             Self::Amdgpu { gfx } => write!(f, "amdgpu:{gfx}"),
             Self::Simt { chip } => write!(f, "simt:{chip}"),
         }
     }
-}
-
-impl fmt::Display for X86Level {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-impl fmt::Display for X86Extension {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-fn known_extensions() -> String {
-    X86Extension::ALL.map(X86Extension::name).join(", ")
 }
 
 #[cfg(test)]
@@ -434,7 +299,8 @@ mod tests {
             "x86-64-v4",
             "x86-64-v4+avx512bf16+avx512vnni",
             "x86-64-v4+amx-bf16+amx-int8+amx-tile+avx512bf16",
-            "aarch64",
+            "aarch64-v8",
+            "aarch64-v8+bf16+dotprod+i8mm+sve",
             "nvptx:sm_90",
             "nvptx:sm_90a",
             "nvptx:sm_121a",
@@ -466,7 +332,8 @@ mod tests {
             "amdgpu:gfx9;x",
             "simt:sm_1",
             "simt:",
-            "AArch64",
+            "aarch64",
+            "AArch64-v8",
         ] {
             let error = parse(text).unwrap_err();
             assert_eq!(error, TargetError::Unknown(text.into()));
@@ -488,7 +355,7 @@ mod tests {
         assert_eq!(facts("x86-64-v2"), (4, 2, 16, 16, false, false, false));
         assert_eq!(facts("x86-64-v3"), (8, 4, 32, 16, true, true, false));
         assert_eq!(facts("x86-64-v4"), (16, 8, 64, 32, true, true, true));
-        assert_eq!(facts("aarch64"), (4, 2, 16, 32, true, true, false));
+        assert_eq!(facts("aarch64-v8"), (4, 2, 16, 32, true, true, false));
     }
 
     #[test]
@@ -500,7 +367,7 @@ mod tests {
         assert_eq!(facts("x86-64-v3+avxvnni"), [Some(DType::I8), Some(DType::I16), None, None]);
         assert_eq!(facts("x86-64-v4+avx512bf16+avx512vnni"), [Some(DType::I8), Some(DType::I16), Some(DType::BF16), None]);
         assert_eq!(facts("x86-64-v4+avx512bf16+avx512fp16+avx512vnni"), [Some(DType::I8), Some(DType::I16), None, None]);
-        assert_eq!(facts("aarch64"), [None; 4]);
+        assert_eq!(facts("aarch64-v8"), [None; 4]);
     }
 
     #[test]
@@ -520,7 +387,7 @@ mod tests {
         let host = Target::host().unwrap();
         assert_eq!(host.check_host(), Ok(()));
         assert_eq!(parse(&host.to_string()), Ok(host.clone()));
-        let other = if host == Target::AArch64 { Target::x86(X86Level::V2) } else { Target::AArch64 };
+        let other = if matches!(host, Target::AArch64(_)) { Target::x86(X86Level::V2) } else { parse("aarch64-v8").unwrap() };
         assert!(matches!(other.check_host(), Err(TargetError::OtherKind { .. })));
         assert!(matches!(parse("nvptx:sm_90").unwrap().check_host(), Err(TargetError::OtherKind { .. })));
     }

@@ -49,7 +49,7 @@ fn products_of_narrow_elements_take_words_where_the_target_has_them() {
     assert_eq!(elements(more, "u8", "i32"), Some("i16"), "there is no instruction for two unsigned operands");
     assert_eq!(elements(more, "bf16", "bf16"), Some("bf16"));
     assert_eq!(elements(more, "i8", "i64"), None, "sums of another type");
-    assert_eq!(elements("aarch64", "i8", "i32"), None);
+    assert_eq!(elements("aarch64-v8", "i8", "i32"), None);
 }
 
 /// A matmul with weights in two panels, and sums of this many products.

@@ -31,7 +31,7 @@ fn each_level_uses_its_registers() {
     let add = "define <8 x float> @f(<8 x float> %x) { %y = fadd <8 x float> %x, %x ret <8 x float> %y }";
     let v2 = assembly("x86-64-v2", add);
     assert!(v2.contains("addps\t%xmm") && !v2.contains("ymm"), "{v2}");
-    let neon = assembly("aarch64", &ir(&["f"]));
+    let neon = assembly("aarch64-v8", &ir(&["f"]));
     assert!(neon.contains("fmla\tv"), "{neon}");
 }
 

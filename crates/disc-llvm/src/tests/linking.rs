@@ -44,7 +44,7 @@ fn libraries_of_one_symbol_are_several_functions() {
 #[test]
 fn bad_inputs_are_errors() {
     let good = object("x86-64-v3", SEVEN, Passes::None).unwrap();
-    let other = object("aarch64", SEVEN, Passes::None).unwrap();
+    let other = object("aarch64-v8", SEVEN, Passes::None).unwrap();
     let text = |objects: &[Object]| match link(&v3(), objects) {
         Err(Error::Link(text)) => text,
         other => panic!("{other:?}"),

@@ -18,7 +18,12 @@ fn has_feature(name: &str) -> bool {
     disc_abi::has_x86_feature!(name)
 }
 
-#[cfg(not(target_arch = "x86_64"))]
+#[cfg(target_arch = "aarch64")]
+fn has_feature(name: &str) -> bool {
+    disc_abi::has_aarch64_feature!(name)
+}
+
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 fn has_feature(_: &str) -> bool {
     false
 }

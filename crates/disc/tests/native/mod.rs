@@ -6,7 +6,7 @@
 use disc::{
     Error, Executable, Options, Target,
     ir::{Code, DType, Diagnostic, Module, interp::Tensor},
-    ral::{HostOutput, HostOutputs, HostTensor, SessionState, Weight},
+    ral::{EntryMeta, HostOutput, HostOutputs, HostTensor, SessionState, TensorRef, Weight},
 };
 use disc_filetests::{Compiled, Program, Weights};
 
@@ -69,23 +69,33 @@ impl Program for Loaded {
         let position = self.0.meta().entries.iter().position(|e| e.name == entry);
         let missing = || Diagnostic::new(Code::E0103, format!("there is no entry @{entry}"));
         let position = position.ok_or_else(missing)?;
-        let meta = &self.0.meta().entries[position];
-        let mut held = inputs.iter().map(host).collect::<Result<Vec<_>, _>>()?;
-        // Wrong numbers of inputs are reported by the call.
-        let written = meta.inputs.iter().map(|input| input.written).chain(std::iter::repeat(false));
-        let borrow = |(tensor, written): (_, bool)| {
-            let tensor: &mut HostTensor = tensor;
-            if written { tensor.as_written_input() } else { tensor.as_input() }
-        };
-        let references: Vec<_> = held.iter_mut().zip(written).map(borrow).collect();
-        let mut outputs = HostOutputs::new();
-        let run = |session: &mut SessionState| {
-            session.nontemporal_from(NONTEMPORAL_BYTES);
-            self.0.run(position, session, &references, &mut outputs)
-        };
-        self.0.with_session(run).map_err(diagnostic)?;
-        (0..meta.outputs.len()).map(|i| tensor(&outputs, &held, i)).collect()
+        tensors(&self.0.meta().entries[position], inputs, |references, outputs| {
+            let run = |session: &mut SessionState| {
+                session.nontemporal_from(NONTEMPORAL_BYTES);
+                self.0.run(position, session, references, outputs)
+            };
+            self.0.with_session(run).map_err(diagnostic)
+        })
     }
+}
+
+/// Calls an entry by `run`, with tensors of the interpreter.
+pub(crate) fn tensors(
+    meta: &EntryMeta,
+    inputs: &[Tensor],
+    run: impl FnOnce(&[TensorRef<'_>], &mut HostOutputs) -> Result<(), Diagnostic>,
+) -> Result<Vec<Tensor>, Diagnostic> {
+    let mut held = inputs.iter().map(host).collect::<Result<Vec<_>, _>>()?;
+    // Wrong numbers of inputs are reported by the call.
+    let written = meta.inputs.iter().map(|input| input.written).chain(std::iter::repeat(false));
+    let borrow = |(tensor, written): (_, bool)| {
+        let tensor: &mut HostTensor = tensor;
+        if written { tensor.as_written_input() } else { tensor.as_input() }
+    };
+    let references: Vec<_> = held.iter_mut().zip(written).map(borrow).collect();
+    let mut outputs = HostOutputs::new();
+    run(&references, &mut outputs)?;
+    (0..meta.outputs.len()).map(|i| tensor(&outputs, &held, i)).collect()
 }
 
 /// An output in memory of its own, or in that of an input.
@@ -101,7 +111,7 @@ fn tensor(outputs: &HostOutputs, inputs: &[HostTensor], index: usize) -> Result<
     Tensor::new(dtype, made.sizes().to_vec(), made.bytes().to_vec())
 }
 
-fn host(tensor: &Tensor) -> Result<HostTensor, Diagnostic> {
+pub(crate) fn host(tensor: &Tensor) -> Result<HostTensor, Diagnostic> {
     let same = |dtype: &disc::ral::DType| dtype.name() == tensor.dtype().name();
     let dtype = disc::ral::DType::ALL.into_iter().find(same).expect("the runtime has the compiler's types");
     let mut made = HostTensor::zeros(dtype, tensor.dims()).map_err(|error| diagnostic(Error::from(error)))?;
@@ -109,6 +119,6 @@ fn host(tensor: &Tensor) -> Result<HostTensor, Diagnostic> {
     Ok(made)
 }
 
-fn diagnostic(error: Error) -> Diagnostic {
+pub(crate) fn diagnostic(error: Error) -> Diagnostic {
     Diagnostic::new(Code::from_name(&error.code()).unwrap_or(Code::E0501), error.message())
 }

@@ -1,0 +1,139 @@
+//! Defines the targets of 64-bit Arm processors: Armv8-A with NEON, and extensions.
+use super::TargetError;
+use std::{fmt, str::FromStr};
+
+/// An extension that a CPU may have beyond Armv8-A, and that kernels are written for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ArmExtension {
+    Bf16,
+    DotProd,
+    Fp16,
+    I8mm,
+    Sve,
+    Sve2,
+    /// Vector registers of 256 bits or more. Kernels for `Sve` alone run at any length.
+    Sve256,
+    /// Vector registers of 512 bits or more.
+    Sve512,
+}
+
+/// Armv8-A with extensions: sorted, each once, with those that they need.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct AArch64 {
+    extensions: Vec<ArmExtension>,
+}
+
+/// The name of the level, to which extensions are added.
+const LEVEL: &str = "aarch64-v8";
+
+impl ArmExtension {
+    pub const ALL: [Self; 8] =
+        [Self::Bf16, Self::DotProd, Self::Fp16, Self::I8mm, Self::Sve, Self::Sve2, Self::Sve256, Self::Sve512];
+
+    /// The name in target texts; but for lengths of vectors that of `std::arch` too.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Bf16 => "bf16",
+            Self::DotProd => "dotprod",
+            Self::Fp16 => "fp16",
+            Self::I8mm => "i8mm",
+            Self::Sve => "sve",
+            Self::Sve2 => "sve2",
+            Self::Sve256 => "sve256",
+            Self::Sve512 => "sve512",
+        }
+    }
+
+    /// The extension without which this one means nothing.
+    fn needs(self) -> Option<Self> {
+        match self {
+            Self::Bf16 | Self::DotProd | Self::Fp16 | Self::I8mm | Self::Sve => None,
+            Self::Sve2 | Self::Sve256 => Some(Self::Sve),
+            Self::Sve512 => Some(Self::Sve256),
+        }
+    }
+}
+
+impl AArch64 {
+    /// Adds extensions to the level, and with each those that it needs.
+    pub fn new(extensions: impl IntoIterator<Item = ArmExtension>) -> Self {
+        let with_needed = |extension| std::iter::successors(Some(extension), |extension: &ArmExtension| extension.needs());
+        let mut extensions: Vec<_> = extensions.into_iter().flat_map(with_needed).collect();
+        extensions.sort_unstable();
+        extensions.dedup();
+        Self { extensions }
+    }
+
+    pub fn extensions(&self) -> &[ArmExtension] {
+        &self.extensions
+    }
+
+    pub fn has(&self, extension: ArmExtension) -> bool {
+        self.extensions.contains(&extension)
+    }
+
+    /// The bytes of a vector register that code may count on.
+    pub fn vector_bytes(&self) -> u32 {
+        match () {
+            () if self.has(ArmExtension::Sve512) => 64,
+            () if self.has(ArmExtension::Sve256) => 32,
+            () => 16,
+        }
+    }
+}
+
+impl FromStr for AArch64 {
+    type Err = TargetError;
+
+    fn from_str(text: &str) -> Result<Self, TargetError> {
+        let mut parts = text.split('+');
+        if parts.next() != Some(LEVEL) {
+            return Err(TargetError::Unknown(text.to_owned()));
+        }
+        let extension = |part: &str| {
+            let found = ArmExtension::ALL.into_iter().find(|e| e.name() == part);
+            found.ok_or_else(|| TargetError::unknown_extension(text, part, &ArmExtension::ALL.map(ArmExtension::name)))
+        };
+        Ok(Self::new(parts.map(extension).collect::<Result<Vec<_>, _>>()?))
+    }
+}
+
+impl fmt::Display for AArch64 {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(LEVEL)?;
+        self.extensions.iter().try_for_each(|extension| write!(f, "+{extension}"))
+    }
+}
+
+impl fmt::Display for ArmExtension {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn extensions_come_with_those_that_they_need() {
+        let text = |text: &str| text.parse::<AArch64>().unwrap().to_string();
+        assert_eq!(text("aarch64-v8"), "aarch64-v8");
+        assert_eq!(text("aarch64-v8+sve+i8mm+bf16"), "aarch64-v8+bf16+i8mm+sve");
+        assert_eq!(text("aarch64-v8+sve512"), "aarch64-v8+sve+sve256+sve512");
+        assert_eq!(text("aarch64-v8+sve2"), "aarch64-v8+sve+sve2");
+    }
+
+    #[test]
+    fn what_is_no_extension_says_which_there_are() {
+        let error = "aarch64-v8+avx2".parse::<AArch64>().unwrap_err().to_string();
+        assert!(error.contains("`avx2`") && error.contains("bf16, dotprod, fp16, i8mm, sve"), "{error}");
+        assert_eq!("aarch64-v9".parse::<AArch64>(), Err(TargetError::Unknown("aarch64-v9".into())));
+    }
+
+    #[test]
+    fn the_length_of_vectors_is_what_code_counts_on() {
+        let bytes = |text: &str| text.parse::<AArch64>().unwrap().vector_bytes();
+        assert_eq!(["aarch64-v8", "aarch64-v8+sve", "aarch64-v8+sve256", "aarch64-v8+sve512"].map(bytes), [16, 16, 32, 64]);
+    }
+}
