@@ -335,7 +335,12 @@ impl Artifact {
     ///
     /// # Errors
     /// As [`Artifact::load`].
-    pub fn load_code(&self, code: disc_ral::Code, weights: Vec<(String, Weight)>, options: &Options) -> Result<Executable, Error> {
+    pub fn load_code(
+        &self,
+        code: disc_ral::Code,
+        weights: Vec<(String, Weight)>,
+        options: &Options,
+    ) -> Result<Executable, Error> {
         guarded(|| {
             let weights = weights_by_name(&self.meta, &self.constants, by_name(weights))?;
             let settings = disc_ral::ExecutableOptions { threads: options.threads, ..Default::default() };

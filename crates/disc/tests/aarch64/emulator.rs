@@ -139,7 +139,13 @@ impl Process {
     ///
     /// # Safety
     /// The descriptors are those of a call of `entry`.
-    unsafe fn call(&mut self, entry: &EntryMeta, context: *mut Context, inputs: *const Tensor, outputs: *mut Tensor) -> io::Result<i32> {
+    unsafe fn call(
+        &mut self,
+        entry: &EntryMeta,
+        context: *mut Context,
+        inputs: *const Tensor,
+        outputs: *mut Tensor,
+    ) -> io::Result<i32> {
         // SAFETY: the caller's promise.
         let (context_of, inputs) = unsafe { (&*context, array(inputs, entry.inputs.len())) };
         if !self.has_weights {
@@ -154,7 +160,8 @@ impl Process {
             self.word(input.dtype.into())?;
             self.word(input.rank.into())?;
             // SAFETY: as above; the runtime has made every input contiguous.
-            let (sizes, bytes) = unsafe { (array(input.sizes, input.rank as usize), array(input.data.cast::<u8>(), bytes_of(input))) };
+            let (sizes, bytes) =
+                unsafe { (array(input.sizes, input.rank as usize), array(input.data.cast::<u8>(), bytes_of(input))) };
             sizes.iter().try_for_each(|&size| self.word(size as u64))?;
             self.to.write_all(bytes)?;
         }
