@@ -257,8 +257,6 @@ pub(crate) enum Alu {
     Pick([Reg; 3], Reg),
     LaneMask(Reg, Reg),
     ReduceLanes(Binary, Reg, Reg),
-    /// The element type, then the operands.
-    Dot(DType, [Reg; 3], Reg),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

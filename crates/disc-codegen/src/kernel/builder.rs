@@ -508,10 +508,12 @@ impl KernelBuilder {
     }
 
     /// Adds to `sum` the products of the elements that the lanes of `a` and `b` hold.
-    pub fn dot_lanes(&mut self, elements: DType, a: Value, b: Value, sum: Value) -> Value {
+    pub fn dot_lanes(&mut self, [a_elements, elements]: [DType; 2], a: Value, b: Value, sum: Value) -> Value {
         let lanes = self.lanes(sum);
         let (a, b) = (self.widen(a, lanes), self.widen(b, lanes));
-        self.emit_all(OpKind::DotLanes, &[a, b, sum], &[("elements", elements.into())], None)[0]
+        let other = (a_elements != elements).then_some(("a_elements", a_elements.into()));
+        let attrs: Vec<_> = [("elements", elements.into())].into_iter().chain(other).collect();
+        self.emit_all(OpKind::DotLanes, &[a, b, sum], &attrs, None)[0]
     }
 
     /// Picks the lanes of `a` followed by `b` that `places` name.

@@ -1,5 +1,6 @@
 //! Defines the targets of 64-bit Arm processors: Armv8-A with NEON, and extensions.
 use super::TargetError;
+use disc_ir::DType;
 use std::{fmt, str::FromStr};
 
 /// An extension that a CPU may have beyond Armv8-A, and that kernels are written for.
@@ -70,6 +71,17 @@ impl AArch64 {
 
     pub fn has(&self, extension: ArmExtension) -> bool {
         self.extensions.contains(&extension)
+    }
+
+    /// The elements that words hold: see [`Target::word_elements`](super::Target::word_elements).
+    /// Both operands of a product are signed, or both unsigned (`sdot`, `udot`, `bfdot`).
+    pub(super) fn word_elements(&self, dtype: DType) -> Option<DType> {
+        let extension = match dtype {
+            DType::I8 | DType::U8 => ArmExtension::DotProd,
+            DType::BF16 => ArmExtension::Bf16,
+            _ => return None,
+        };
+        self.has(extension).then_some(dtype)
     }
 
     /// The bytes of a vector register that code may count on.

@@ -175,9 +175,17 @@ impl Target {
     }
 
     /// Returns true if masked loads and stores of any element size cost about as much as whole ones
-    /// (AVX-512 mask registers).
+    /// (mask registers of AVX-512, predicates of SVE).
     pub fn has_mask_registers(&self) -> bool {
-        self.level() == Some(X86Level::V4)
+        match self {
+            Self::AArch64(arm) => arm.has(ArmExtension::Sve),
+            _ => self.level() == Some(X86Level::V4),
+        }
+    }
+
+    /// Returns true if vectors are converted between floats and 64-bit integers by one instruction.
+    pub fn converts_longs(&self) -> bool {
+        self.level().is_none_or(|level| level == X86Level::V4)
     }
 
     /// Returns true if non-temporal stores of whole aligned vectors are possible, which bypass the
@@ -189,24 +197,29 @@ impl Target {
     /// Returns true if lanes of two vectors, whole registers, are permuted by one instruction or a
     /// few, for any lane numbers.
     pub fn picks_lanes(&self, dtype: DType, lanes: u32) -> bool {
-        let sizes: &[usize] = match self.level() {
-            Some(X86Level::V4) => &[4, 8],
-            Some(X86Level::V3) => &[4],
+        let sizes: &[usize] = match self {
+            Self::X86(x86) if x86.level() == X86Level::V4 => &[4, 8],
+            Self::X86(x86) if x86.level() == X86Level::V3 => &[4],
+            // A table look-up of bytes in both registers.
+            Self::AArch64(arm) if arm.vector_bytes() == 16 => &[4],
             _ => &[],
         };
         sizes.contains(&dtype.size()) && lanes * dtype.size() as u32 == self.vector_bytes()
     }
 
     /// The type of the elements of `dtype` in words of 32 bits that one instruction multiplies and
-    /// adds up, if the target has such: `I8` for four products of unsigned and signed ones, `I16`
-    /// and `BF16` for two.
+    /// adds up, if the target has such: `I8` and `U8` for four products, `I16` and `BF16` for two.
     ///
     /// The first and the last depend on extensions only: code for a level runs on CPUs that lack
     /// them. Cores with AVX512-FP16 (Sapphire Rapids and later ones) add up products of f32 faster:
     /// 132 against 86 GFLOP/s of one thread, for 128 rows, widening of the panels included. Those
     /// with tile registers take the same words.
     pub fn word_elements(&self, dtype: DType) -> Option<DType> {
-        let Self::X86(x86) = self else { return None };
+        let x86 = match self {
+            Self::X86(x86) => x86,
+            Self::AArch64(arm) => return arm.word_elements(dtype),
+            Self::Nvptx { .. } | Self::Amdgpu { .. } | Self::Simt { .. } => return None,
+        };
         let dots = if x86.level() < X86Level::V4 { X86Extension::AvxVnni } else { X86Extension::Avx512Vnni };
         match dtype {
             DType::I8 if x86.level() > X86Level::V2 && x86.has(dots) => Some(DType::I8),
@@ -217,6 +230,12 @@ impl Target {
             }
             _ => None,
         }
+    }
+
+    /// Returns true if elements of words are multiplied as unsigned ones by signed ones, so that one
+    /// operand is biased (`vpdpbusd`).
+    pub fn biases_words(&self, elements: DType) -> bool {
+        elements == DType::I8 && matches!(self, Self::X86(_))
     }
 
     /// The tile registers that multiply elements of `dtype` by elements of the same type, in words
@@ -368,6 +387,7 @@ mod tests {
         assert_eq!(facts("x86-64-v4+avx512bf16+avx512vnni"), [Some(DType::I8), Some(DType::I16), Some(DType::BF16), None]);
         assert_eq!(facts("x86-64-v4+avx512bf16+avx512fp16+avx512vnni"), [Some(DType::I8), Some(DType::I16), None, None]);
         assert_eq!(facts("aarch64-v8"), [None; 4]);
+        assert_eq!(facts("aarch64-v8+bf16+dotprod"), [Some(DType::I8), Some(DType::U8), Some(DType::BF16), None]);
     }
 
     #[test]

@@ -194,8 +194,8 @@ pub(super) fn dot_lanes(_: &mut Machine<'_>, call: &Call<'_>) -> Evaluated {
         let count = (tensor.len() * per_lane) as i64;
         Tensor::new(dtype, vec![count], tensor.bytes().to_vec())
     };
-    let unsigned = if elements == DType::I8 { DType::U8 } else { elements };
-    let (a, b) = (held(call.tensor(0)?, unsigned)?, held(call.tensor(1)?, elements)?);
+    let a_elements = call.attr_dtype("a_elements").unwrap_or(elements);
+    let (a, b) = (held(call.tensor(0)?, a_elements)?, held(call.tensor(1)?, elements)?);
     let lane = |lane: usize| {
         (lane * per_lane..(lane + 1) * per_lane).fold(sum.at(lane), |sum, i| match (a.at(i), b.at(i), sum) {
             (Scalar::Int(a), Scalar::Int(b), Scalar::Int(sum)) => round(DType::I32, Scalar::Int(a * b + sum)),

@@ -190,13 +190,15 @@ op! {
 
 op! {
     /// Adds to each lane of `sum` the products of the elements that the lane holds in `a` and in
-    /// `b`: four of 8 bits for `i8`, unsigned in `a` and signed in `b`; two for `i16` and `bf16`.
+    /// `b`: four of 8 bits, two of 16. Those in `a` may be unsigned where those in `b` are signed.
     /// Sums of integers wrap. Those of bf16 are rounded as the target does, and denormal numbers
     /// may count as zeros.
     ///
     /// (C1) `a` and `b` are vectors of i32, with as many lanes as `sum`.
-    /// (C2) `elements` is i8 or i16 and `sum` of i32, or bf16 and of f32.
-    DotLanes = "dot_lanes"(a: one(NUMBER), b: one(NUMBER), sum: one(NUMBER)) { elements: required(AttrKind::DType) } -> (result: one(NUMBER))
+    /// (C2) `elements` is i8, u8 or i16 and `sum` of i32, or bf16 and of f32.
+    /// (C3) `a_elements`, the type of the elements in `a` if it is another, is u8 beside i8.
+    DotLanes = "dot_lanes"(a: one(NUMBER), b: one(NUMBER), sum: one(NUMBER))
+        { elements: required(AttrKind::DType), a_elements: optional(AttrKind::DType) } -> (result: one(NUMBER))
         traits [Pure] stages Stages::Kernel, infer dot_lanes;
 }
 
@@ -424,11 +426,15 @@ fn dot_lanes(cx: &InferCx<'_>) -> Inferred {
     let words = Type::Vector { lanes: lanes(cx, 2)?, dtype: DType::I32 };
     (0..2).try_for_each(|i| cx.equal_types(1, (cx.operand_name(i), cx.ty(i)), ("the lanes of `sum`", &words)))?;
     match (cx.dtype("elements"), cx.ty(2).dtype()) {
-        (Some(DType::I8 | DType::I16), DType::I32) | (Some(DType::BF16), DType::F32) => Ok(vec![cx.ty(2).clone()]),
+        (Some(DType::I8 | DType::U8 | DType::I16), DType::I32) | (Some(DType::BF16), DType::F32) => {}
         (elements, sum) => {
             let elements = elements.map_or("none", DType::name);
-            Err(cx.error(Code::E0204, 2, format!("`elements` is {elements}, `sum` is of {sum}")))
+            return Err(cx.error(Code::E0204, 2, format!("`elements` is {elements}, `sum` is of {sum}")));
         }
+    }
+    match (cx.dtype("a_elements"), cx.dtype("elements")) {
+        (None, _) | (Some(DType::U8), Some(DType::I8)) => Ok(vec![cx.ty(2).clone()]),
+        (Some(other), _) => Err(cx.error(Code::E0204, 3, format!("`a_elements` is {other}"))),
     }
 }
 

@@ -4,7 +4,7 @@
 //! without F16C, f64 to f16 and bf16. A float saturates to an integer, NaN becomes 0, integers
 //! wrap, and a number is true if it is not 0.
 use crate::emit::{Emit, Emitted, Val, int_bits, lanes_of};
-use disc_codegen::target::X86Level;
+use disc_codegen::target::{AArch64, ArmExtension, Target};
 use disc_ir::DType;
 use inkwell::{FloatPredicate, IntPredicate, values::InstructionOpcode};
 
@@ -39,17 +39,17 @@ impl<'c> Emit<'c> {
         }
     }
 
-    /// Converts with saturation. LLVM scalarises saturating conversions of vectors, with branches,
-    /// so they are written out here.
+    /// Converts with saturation. AArch64 has instructions for it; for others LLVM scalarises
+    /// conversions of vectors, with branches, so they are written out here.
     fn float_to_int(&self, x: Val<'c>, from: DType, to: DType) -> Emitted<'c> {
         let lanes = lanes_of(x);
-        if lanes == 1 {
+        if lanes == 1 || matches!(self.target, Target::AArch64(_)) {
             let name = if to.is_signed_integer() { "llvm.fptosi.sat" } else { "llvm.fptoui.sat" };
             let types = [self.ty(to, lanes), x.get_type()];
             return Ok(self.call_intrinsic(name, &types, &[x])?.try_as_basic_value().expect_basic("a conversion has a value"));
         }
         match to.bits() {
-            64 if self.target.level() != Some(X86Level::V4) => self.float_to_long(x, from, to),
+            64 if !self.target.converts_longs() => self.float_to_long(x, from, to),
             bits => {
                 let width = bits.max(32);
                 let unsigned = !to.is_signed_integer();
@@ -161,6 +161,14 @@ impl<'c> Emit<'c> {
     /// none.
     fn bf16_in_high_half(&self, x: Val<'c>, is_plain: bool) -> Emitted<'c> {
         let lanes = lanes_of(x);
+        // LLVM does not convert vectors that are longer than NEON's.
+        let converts = |arm: &AArch64| arm.has(ArmExtension::Bf16) && (lanes == 1 || arm.vector_bytes() == 16);
+        if matches!(&self.target, Target::AArch64(arm) if converts(arm)) {
+            let ty = self.context.bf16_type();
+            let ty = if lanes == 1 { ty.into() } else { ty.vec_type(lanes).into() };
+            let rounded = self.bitcast(self.cast(InstructionOpcode::FPTrunc, x, ty)?, self.int_ty(16, lanes))?;
+            return self.shift(InstructionOpcode::Shl, self.resize(rounded, 32, false)?, 16);
+        }
         let c = |value: i64| self.const_int(32, lanes, value);
         let bits = self.bitcast(x, self.int_ty(32, lanes))?;
         let is_odd = self.and(self.shift(InstructionOpcode::LShr, bits, 16)?, c(1))?;

@@ -1,9 +1,9 @@
-//! Lowers dot products of elements that share a lane: one instruction each on x86-64, if the target
-//! has it.
+//! Lowers dot products of elements that share a lane: one instruction each, if the target has it.
 //!
 //! `Target::word` lists the forms of a target; schedules ask for no other.
 use super::{Lowering, tiles::is_tile};
 use crate::{Error, emit::lanes_of};
+use disc_codegen::target::Target;
 use disc_ir::{Attr, DType, Inst};
 
 impl Lowering<'_, '_> {
@@ -27,9 +27,19 @@ impl Lowering<'_, '_> {
         let Some(&Attr::DType(elements)) = self.attr(inst, "elements") else {
             return Err(self.error(inst, "needs the type `elements`".to_owned()));
         };
+        let a_elements = match self.attr(inst, "a_elements") {
+            Some(&Attr::DType(other)) => other,
+            _ => elements,
+        };
         let bits = 32 * lanes_of(sum);
+        let none = || self.error(inst, format!("has no instruction for {a_elements} by {elements} in {bits} bits"));
+        if matches!(self.emit.target, Target::AArch64(_)) {
+            let value = self.emit.dot_on_arm([a_elements, elements], [a, b, sum])?.ok_or_else(none)?;
+            self.define(inst, value);
+            return Ok(());
+        }
         let value = match (elements, bits) {
-            (DType::I8, 128 | 256 | 512) => {
+            (DType::I8, 128 | 256 | 512) if a_elements == DType::U8 => {
                 self.emit.target_intrinsic(&format!("llvm.x86.avx512.vpdpbusd.{bits}"), &[sum, a, b])?
             }
             (DType::BF16, 128 | 256 | 512) => {
@@ -40,7 +50,7 @@ impl Lowering<'_, '_> {
                 let products = self.emit.target_intrinsic(names[(bits / 256) as usize], &[a, b])?;
                 self.emit.add(sum, products)?
             }
-            _ => return Err(self.error(inst, format!("has no instruction for {elements} in {bits} bits"))),
+            _ => return Err(none()),
         };
         self.define(inst, value);
         Ok(())

@@ -66,10 +66,14 @@ impl<'c> Lowering<'_, 'c> {
     /// Loads consecutive elements; of a vector, only those whose mask is set.
     pub(super) fn load_wide(&self, memory: BasicTypeEnum<'c>, at: Val<'c>, mask: Option<Val<'c>>, dtype: DType) -> Emitted<'c> {
         let Some(mask) = mask else {
-            let load = self.emit.builder.build_load(memory, at.into_pointer_value(), "")?;
+            let read = self.emit.type_to_load(memory, dtype);
+            let load = self.emit.builder.build_load(read, at.into_pointer_value(), "")?;
             align(load.as_instruction_value().expect("a load is an instruction"), dtype)?;
-            return Ok(load);
+            return self.emit.bitcast(load, memory);
         };
+        if let Some(loaded) = self.load_by_predicate(memory, at, mask, dtype)? {
+            return Ok(loaded);
+        }
         let arguments = [at, mask, memory.const_zero()];
         let call = self.emit.call_intrinsic("llvm.masked.load", &[memory, at.get_type()], &arguments)?;
         self.align_argument(call, 0, dtype);
@@ -118,6 +122,7 @@ impl<'c> Lowering<'_, 'c> {
                 self.emit.builder.build_unconditional_branch(after)?;
                 self.emit.builder.position_at_end(after);
             }
+            (at @ Val::PointerValue(_), Some(mask)) if self.store_by_predicate(value, at, mask, dtype)? => {}
             (Val::PointerValue(at), Some(mask)) => {
                 let types = [value.get_type(), at.get_type().into()];
                 let call = self.emit.call_intrinsic("llvm.masked.store", &types, &[value, at.into(), mask])?;
@@ -167,7 +172,7 @@ impl<'c> Lowering<'_, 'c> {
     }
 
     /// States the alignment of a masked access, as an attribute of its address.
-    fn align_argument(&self, call: CallSiteValue<'c>, argument: u32, dtype: DType) {
+    pub(super) fn align_argument(&self, call: CallSiteValue<'c>, argument: u32, dtype: DType) {
         let kind = Attribute::get_named_enum_kind_id("align");
         let attribute = self.emit.context.create_enum_attribute(kind, dtype.size() as u64);
         call.add_attribute(AttributeLoc::Param(argument), attribute);

@@ -3,6 +3,7 @@
 //! It decides nothing: loops, vectors and math functions are explicit in the input. An op that is
 //! not legal at this stage is an error that names it. Invariants: every value is lowered once,
 //! before its uses; docs/kernels.md fixes the arguments of kernels and routines.
+mod arm;
 mod bind;
 mod bounded;
 mod control;

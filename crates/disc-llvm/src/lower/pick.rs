@@ -1,11 +1,11 @@
 //! Picks lanes of two vectors by computed indices: one permutation if the target has it (AVX-512,
-//! and AVX2 for 32 bits), else lane by lane.
+//! AVX2 for 32 bits, a table look-up of NEON), else lane by lane.
 use super::Lowering;
 use crate::{
     Error,
     emit::{Emitted, Val, lanes_of},
 };
-use disc_codegen::target::X86Level;
+use disc_codegen::target::{Target, X86Level};
 use disc_ir::{DType, Inst};
 use inkwell::IntPredicate;
 
@@ -18,6 +18,7 @@ impl<'c> Lowering<'_, 'c> {
         let picked = match (self.emit.target.level(), dtype.bits(), bits) {
             (Some(X86Level::V4), 32 | 64, 256 | 512) => self.permuted(a, b, places, dtype, bits)?,
             (Some(X86Level::V3), 32, 256) => self.permuted_each(a, b, places, dtype)?,
+            (None, 32, 128) if matches!(self.emit.target, Target::AArch64(_)) => self.emit.picked_by_table(a, b, places)?,
             _ => self.picked(a, b, places)?,
         };
         self.define(inst, picked);

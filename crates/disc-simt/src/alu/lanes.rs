@@ -86,22 +86,3 @@ pub(super) fn reduce(planes: &mut Planes, f: Binary, from: Slot, to: Slot) {
         planes.bytes_mut(to)[i * size..(i + 1) * size].copy_from_slice(&values[0].to_le_bytes()[..size]);
     }
 }
-
-pub(super) fn dot(planes: &mut Planes, elements: DType, [a, b, sum]: [Slot; 3], to: Slot) {
-    for i in 0..to.count as usize {
-        let (a, b) = (planes.get::<u32>(a)[i].to_le_bytes(), planes.get::<u32>(b)[i].to_le_bytes());
-        let half = |word: [u8; 4], at: usize| [word[2 * at], word[2 * at + 1]];
-        if elements == DType::BF16 {
-            let single = |word, at| half::bf16::from_le_bytes(half(word, at)).to_f32();
-            let sum = planes.get::<f32>(sum)[i];
-            planes.get_mut::<f32>(to)[i] = (0..2).fold(sum, |sum, at| single(a, at).mul_add(single(b, at), sum));
-            continue;
-        }
-        let product = |at: usize| match elements {
-            DType::I8 => i32::from(a[at]) * i32::from(b[at] as i8),
-            _ => i32::from(i16::from_le_bytes(half(a, at))).wrapping_mul(i16::from_le_bytes(half(b, at)).into()),
-        };
-        let sum = planes.get::<i32>(sum)[i];
-        planes.get_mut::<i32>(to)[i] = (0..4 / elements.size()).fold(sum, |sum, at| sum.wrapping_add(product(at)));
-    }
-}

@@ -60,7 +60,6 @@ fn run_any(planes: &mut Planes, registers: &[Slot], op: &Alu) {
         Alu::Pick(operands, to) => lanes::pick(planes, operands.map(|r| slot(&r)), slot(to)),
         Alu::LaneMask(a, to) => lanes::lane_mask(planes, slot(a), slot(to)),
         Alu::ReduceLanes(f, a, to) => lanes::reduce(planes, *f, slot(a), slot(to)),
-        Alu::Dot(elements, operands, to) => lanes::dot(planes, *elements, operands.map(|r| slot(&r)), slot(to)),
     }
 }
 

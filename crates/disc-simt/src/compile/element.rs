@@ -112,10 +112,6 @@ impl Compiler<'_> {
                 };
                 return Ok(vec![Alu::Permute(half(0), to[0]), Alu::Permute(half(lanes), to[1])]);
             }
-            K::DotLanes => match self.attr(inst, "elements") {
-                Some(Attr::DType(elements)) => Alu::Dot(*elements, three(), to[0]),
-                _ => return Err("needs `elements`".into()),
-            },
             _ => return Err("has no place in a grid kernel".into()),
         }])
     }

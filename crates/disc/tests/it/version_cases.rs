@@ -113,13 +113,13 @@ fn case(kind: VersionKind) -> Case {
         },
         VersionKind::Winograd => Case {
             program: WINOGRAD,
-            inputs: vec![vec![1, 16, 20, 24], vec![16, 16, 3, 3], vec![2, 36, 16, 8]],
+            inputs: vec![vec![1, 16, 20, 24], vec![16, 16, 3, 3], vec![4, 36, 16, 4]],
             ends: ".winograd",
             device: None,
         },
         VersionKind::WinogradSmall => Case {
             program: WINOGRAD,
-            inputs: vec![vec![1, 16, 7, 7], vec![16, 16, 3, 3], vec![2, 36, 16, 8]],
+            inputs: vec![vec![1, 16, 7, 7], vec![16, 16, 3, 3], vec![4, 36, 16, 4]],
             ends: ".winograd_small",
             device: None,
         },

@@ -372,11 +372,11 @@ func @main(%q: tensor<[B]x[S]x32xbf16>, %k: tensor<[B]x[T]x32xbf16>, %v: tensor<
 
 /// A convolution of 16 features to 16, with filters transformed for Winograd's method.
 pub(super) const WINOGRAD: &str = "
-func @main(%x: tensor<[B]x16x[H]x[W]xf32>, %w: tensor<16x16x3x3xf32>, %t: tensor<2x36x16x8xf32>) -> tensor<[B]x16x[H]x[W]xf32> where 1 <= H, 1 <= W {
+func @main(%x: tensor<[B]x16x[H]x[W]xf32>, %w: tensor<16x16x3x3xf32>, %t: tensor<4x36x16x4xf32>) -> tensor<[B]x16x[H]x[W]xf32> where 1 <= H, 1 <= W {
   %k = broadcast_in_dim %w, dims = [1, 2, 3, 4] : (tensor<16x16x3x3xf32>) -> tensor<[B]x16x16x3x3xf32>
   %p = im2col %x, window_dimensions = [3, 3], padding_low = [1, 1], padding_high = [1, 1] : (tensor<[B]x16x[H]x[W]xf32>) -> tensor<[B]x16x3x3x[H]x[W]xf32>
   %d = dot_general %k, %p, batching_dims = [0] x [0], contracting_dims = [2, 3, 4] x [1, 2, 3] : (tensor<[B]x16x16x3x3xf32>, tensor<[B]x16x3x3x[H]x[W]xf32>) -> tensor<[B]x16x[H]x[W]xf32>
-  %y = winograd %d, %x, %t, padding_low = [1, 1] : (tensor<[B]x16x[H]x[W]xf32>, tensor<[B]x16x[H]x[W]xf32>, tensor<2x36x16x8xf32>) -> tensor<[B]x16x[H]x[W]xf32>
+  %y = winograd %d, %x, %t, padding_low = [1, 1] : (tensor<[B]x16x[H]x[W]xf32>, tensor<[B]x16x[H]x[W]xf32>, tensor<4x36x16x4xf32>) -> tensor<[B]x16x[H]x[W]xf32>
   return %y : tensor<[B]x16x[H]x[W]xf32>
 }";
 

@@ -8,7 +8,7 @@ use disc_codegen::{schedule::tile, target::Target};
 use disc_ir::DType;
 
 /// Three products: weights in panels with a bias; two inputs; a transposed right operand.
-fn products(target: &Target) -> String {
+pub(super) fn products(target: &Target) -> String {
     let width = tile(target, DType::F32).columns;
     format!(
         "weight @w : tensor<3x64x{width}xf32>
@@ -28,7 +28,7 @@ fn products(target: &Target) -> String {
 }
 
 /// Returns the functions of an assembly text, by name.
-fn functions(assembly: &str) -> Vec<(&str, &str)> {
+pub(super) fn functions(assembly: &str) -> Vec<(&str, &str)> {
     let parts = assembly.split("\n\t.type\t").skip(1);
     parts.filter_map(|part| part.split_once(',').map(|(name, body)| (name.trim_matches('"'), body))).collect()
 }
@@ -46,9 +46,9 @@ fn hot_loops(function: &str) -> Vec<&str> {
 }
 
 /// A product with weights in panels of words.
-fn product_of_words(dtype: &str, sum: &str, word: u32) -> String {
-    let (w, y) = (format!("tensor<1x{}x32x{word}x{dtype}>", 64 / word), format!("tensor<[B]x32x{sum}>"));
-    let attrs = format!("lhs_contracting_dims = [1], rhs_contracting_dims = [1], packed_columns = [32], dtype = {sum}");
+pub(super) fn product_of_words(dtype: &str, sum: &str, word: u32, columns: u32) -> String {
+    let (w, y) = (format!("tensor<1x{}x{columns}x{word}x{dtype}>", 64 / word), format!("tensor<[B]x{columns}x{sum}>"));
+    let attrs = format!("lhs_contracting_dims = [1], rhs_contracting_dims = [1], packed_columns = [{columns}], dtype = {sum}");
     format!(
         "weight @w : {w}
         func @main(%x: tensor<[B]x64x{dtype}>) -> {y} {{
@@ -64,7 +64,7 @@ fn products_of_words_are_one_instruction() {
     let target: Target = "x86-64-v4+avx512bf16+avx512vnni".parse().unwrap();
     for (dtype, sum, word, name) in [("i8", "i32", 4, "vpdpbusd"), ("bf16", "f32", 2, "vdpbf16ps"), ("u8", "i32", 2, "vpdpwssd")]
     {
-        let text = assembly(&lowered(parse(&product_of_words(dtype, sum, word)), &target), &alone(&target)).unwrap();
+        let text = assembly(&lowered(parse(&product_of_words(dtype, sum, word, 32)), &target), &alone(&target)).unwrap();
         // The tallest micro-kernel reads each row's words once for both vectors, and keeps all sums
         // in registers.
         let rows = tile(&target, DType::F32).rows as usize;
@@ -80,7 +80,7 @@ fn products_of_words_are_one_instruction() {
 fn tiles_stay_in_their_registers() {
     let target: Target = "x86-64-v4+amx-bf16+amx-int8+amx-tile+avx512bf16+avx512vnni".parse().unwrap();
     for (dtype, sum, word, name) in [("i8", "i32", 4, "tdpbssd"), ("bf16", "f32", 2, "tdpbf16ps")] {
-        let text = assembly(&lowered(parse(&product_of_words(dtype, sum, word)), &target), &alone(&target)).unwrap();
+        let text = assembly(&lowered(parse(&product_of_words(dtype, sum, word, 32)), &target), &alone(&target)).unwrap();
         let (_, body) = functions(&text).into_iter().find(|(name, _)| name.ends_with(".tiles")).expect("the routine for tiles");
         let block = body.split("\n.LBB").max_by_key(|block| block.matches(name).count()).unwrap();
         // Four products for two tiles of rows and two of columns, each of which is read once.

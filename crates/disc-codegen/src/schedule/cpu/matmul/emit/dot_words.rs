@@ -69,7 +69,7 @@ pub(in crate::schedule) fn start(
         let at = kb.add(start, k);
         let loaded = kb.load(row, at, whole, mask);
         let words = kb.recast(loaded, DType::I32);
-        vec![kb.dot_lanes(word.elements, signs, words, sum)]
+        vec![kb.dot_lanes(word.operands(), signs, words, sum)]
     };
     let sums = kb.for_([zero, full, step], &[none], |kb, k, carried| add(kb, k, carried[0], None));
     // At most one turn, for what is left.

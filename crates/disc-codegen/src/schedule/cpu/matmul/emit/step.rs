@@ -138,7 +138,7 @@ impl<'p> Step<'p> {
                 let element = kb.widen(element, self.pieces[v].lanes);
                 let sum = sums[row * panel.len() + v];
                 next.push(match plan.word {
-                    Some(word) => kb.dot_lanes(word.elements, column, element, sum),
+                    Some(word) => kb.dot_lanes(word.operands(), column, element, sum),
                     None => multiply_add(kb, plan.compute, element, column, sum),
                 });
             }

@@ -28,7 +28,12 @@ impl DotWord {
     pub(super) fn of(target: &Target, stored: DType, compute: DType) -> Option<Self> {
         let elements = target.word_elements(stored)?;
         let sums = if elements.is_float() { DType::F32 } else { DType::I32 };
-        (compute == sums).then_some(Self { elements, biased: elements == DType::I8 })
+        (compute == sums).then_some(Self { elements, biased: target.biases_words(elements) })
+    }
+
+    /// The types of the elements of a column and of a row.
+    pub(in crate::schedule) fn operands(self) -> [DType; 2] {
+        [if self.biased { DType::U8 } else { self.elements }, self.elements]
     }
 
     /// Elements of a word.

@@ -1,0 +1,161 @@
+//! Lowers to instructions of AArch64 that LLVM does not find by itself: dot products of words, table
+//! look-ups, and masked accesses by predicates of SVE.
+//!
+//! A vector of more than 128 bits is in a scalable register, which is at least as long: the target's
+//! extensions say so.
+use super::Lowering;
+use crate::{
+    Error,
+    emit::{Emit, Emitted, Val, lanes_of},
+};
+use disc_codegen::target::{ArmExtension, Target};
+use disc_ir::DType;
+use inkwell::{
+    IntPredicate,
+    types::{BasicTypeEnum, ScalableVectorType},
+};
+
+/// Bits of a register of NEON, and of the part that all registers of SVE have.
+const BITS: u32 = 128;
+
+impl<'c> Emit<'c> {
+    /// Adds the products of the elements of each word to the lanes of `sum`. Returns `None` without
+    /// an instruction for these elements.
+    pub(super) fn dot_on_arm(&self, [a_elements, elements]: [DType; 2], [a, b, sum]: [Val<'c>; 3]) -> Result<Option<Val<'c>>, Error> {
+        let name = match (a_elements, elements) {
+            (DType::I8, DType::I8) => "sdot",
+            (DType::U8, DType::U8) => "udot",
+            (DType::BF16, DType::BF16) => "bfdot",
+            _ => return Ok(None),
+        };
+        let is_float = elements == DType::BF16;
+        if 32 * lanes_of(sum) == BITS {
+            let held: BasicTypeEnum<'c> = match elements {
+                DType::BF16 => self.context.bf16_type().vec_type(BITS / 16).into(),
+                other => self.int_ty(other.bits(), BITS / other.bits()),
+            };
+            let [a, b] = [a, b].map(|word| self.bitcast(word, held));
+            let types = [sum.get_type(), held];
+            let call = self.call_intrinsic(&format!("llvm.aarch64.neon.{name}"), &types, &[sum, a?, b?])?;
+            return Ok(Some(call.try_as_basic_value().expect_basic("a sum")));
+        }
+        // LLVM has no short way to a scalable vector of bf16, and each register is filled.
+        let held: BasicTypeEnum<'c> = match elements {
+            DType::BF16 => self.context.bf16_type().scalable_vec_type(BITS / 16).into(),
+            other => self.int(other.bits()).scalable_vec_type(BITS / other.bits()).into(),
+        };
+        let whole = |value: Val<'c>| self.scalable(value, |ty| ty.get_poison().into());
+        let [a, b] = [a, b].map(|word| Ok::<_, Error>(self.builder.build_bit_cast(whole(word)?, held, "")?));
+        let sums = whole(sum)?;
+        // The form for bf16 has one type.
+        let types = [sums.get_type()];
+        let types = if is_float { &[][..] } else { &types[..] };
+        let call = self.call_intrinsic(&format!("llvm.aarch64.sve.{name}"), types, &[sums, a?, b?])?;
+        self.fixed(call.try_as_basic_value().expect_basic("a sum"), sum.get_type()).map(Some)
+    }
+
+    /// Picks elements of 32 bits out of two registers, by a table of their bytes.
+    pub(super) fn picked_by_table(&self, a: Val<'c>, b: Val<'c>, places: Val<'c>) -> Emitted<'c> {
+        let lanes = lanes_of(a);
+        let c = |value| self.const_int(32, lanes, value);
+        let place = self.and(places, c(i64::from(2 * lanes) - 1))?;
+        let bytes = self.add(self.mul(place, c(0x0404_0404))?, c(0x0302_0100))?;
+        let held = self.int_ty(8, BITS / 8);
+        let [first, second, bytes] = [a, b, bytes].map(|value| self.bitcast(value, held));
+        let call = self.call_intrinsic("llvm.aarch64.neon.tbl2", &[held], &[first?, second?, bytes?])?;
+        self.bitcast(call.try_as_basic_value().expect_basic("what a table holds"), a.get_type())
+    }
+
+    /// Returns the type to load a vector as: small elements of a word would be widened one by one.
+    pub(super) fn type_to_load(&self, memory: BasicTypeEnum<'c>, dtype: DType) -> BasicTypeEnum<'c> {
+        let is_word = |lanes: u32| lanes > 1 && dtype.bits().max(8) * lanes == 32;
+        match (&self.target, memory) {
+            (Target::AArch64(_), BasicTypeEnum::VectorType(vector)) if is_word(vector.get_size()) => self.int(32).into(),
+            _ => memory,
+        }
+    }
+
+    /// Returns true if masked accesses are made by predicates here: of longer vectors LLVM does so
+    /// by itself.
+    fn masks_by_predicates(&self) -> bool {
+        matches!(&self.target, Target::AArch64(arm) if arm.has(ArmExtension::Sve) && arm.vector_bytes() * 8 == BITS)
+    }
+
+    /// Puts a vector into the first lanes of a scalable one; `rest` gives the others.
+    fn scalable(&self, value: Val<'c>, rest: impl Fn(ScalableVectorType<'c>) -> Val<'c>) -> Emitted<'c> {
+        let element = value.into_vector_value().get_type().get_element_type();
+        let ty = scalable_of(element)?;
+        let arguments = [rest(ty), value, self.i64(0).into()];
+        let call = self.call_intrinsic("llvm.vector.insert", &[ty.into(), value.get_type()], &arguments)?;
+        Ok(call.try_as_basic_value().expect_basic("a vector"))
+    }
+
+    /// Takes the first lanes of a scalable vector.
+    fn fixed(&self, value: Val<'c>, ty: BasicTypeEnum<'c>) -> Emitted<'c> {
+        let call = self.call_intrinsic("llvm.vector.extract", &[ty, value.get_type()], &[value, self.i64(0).into()])?;
+        Ok(call.try_as_basic_value().expect_basic("a vector"))
+    }
+
+    /// Turns the lanes of a mask from `first` on into a predicate for a register of such elements.
+    fn predicate(&self, mask: Val<'c>, first: u32, bits: u32) -> Emitted<'c> {
+        let (lanes, count) = (lanes_of(mask), BITS / bits);
+        let nothing = self.const_int(1, lanes, 0);
+        let part = self.shuffle(mask, Some(nothing), (first..first + count).map(|lane| lane.min(lanes)))?;
+        let wide = self.scalable(self.resize(part, bits, true)?, |ty| ty.const_zero().into())?.into_scalable_vector_value();
+        let zeros = wide.get_type().const_zero();
+        Ok(self.builder.build_int_compare(IntPredicate::NE, wide, zeros, "")?.into())
+    }
+}
+
+/// Returns the scalable vector of 128 bits and more.
+fn scalable_of(element: BasicTypeEnum<'_>) -> Result<ScalableVectorType<'_>, Error> {
+    match element {
+        BasicTypeEnum::IntType(ty) => Ok(ty.scalable_vec_type(BITS / ty.get_bit_width())),
+        BasicTypeEnum::FloatType(ty) => Ok(ty.scalable_vec_type(BITS / ty.get_bit_width())),
+        _ => Err(Error::Emit("a scalable vector of what is no number".to_owned())),
+    }
+}
+
+impl<'c> Lowering<'_, 'c> {
+    /// Loads a vector under a mask by predicates; `None` where LLVM is to choose.
+    pub(super) fn load_by_predicate(&self, memory: BasicTypeEnum<'c>, at: Val<'c>, mask: Val<'c>, dtype: DType) -> Result<Option<Val<'c>>, Error> {
+        if !self.emit.masks_by_predicates() {
+            return Ok(None);
+        }
+        let (lanes, bits) = (lanes_of(mask), dtype.bits().max(8));
+        let count = BITS / bits;
+        let element = memory.into_vector_type().get_element_type();
+        let (wide, part) = (BasicTypeEnum::from(scalable_of(element)?), self.emit.memory_ty(dtype, count));
+        let mut parts = Vec::new();
+        for first in (0..lanes).step_by(count as usize) {
+            let at = self.emit.element_address(dtype, at.into_pointer_value(), self.emit.i64(first.into()).into())?;
+            let arguments = [at, self.emit.predicate(mask, first, bits)?, wide.const_zero()];
+            let call = self.emit.call_intrinsic("llvm.masked.load", &[wide, at.get_type()], &arguments)?;
+            self.align_argument(call, 0, dtype);
+            parts.push(self.emit.fixed(call.try_as_basic_value().expect_basic("a load has a value"), part)?);
+        }
+        while parts.len() > 1 {
+            let pair = |pair: &[Val<'c>]| self.emit.shuffle(pair[0], pair.last().copied(), 0..2 * lanes_of(pair[0]));
+            parts = parts.chunks(2).map(pair).collect::<Result<_, _>>()?;
+        }
+        if lanes == lanes_of(parts[0]) { Ok(Some(parts[0])) } else { self.emit.shuffle(parts[0], None, 0..lanes).map(Some) }
+    }
+
+    /// Stores a vector under a mask by predicates. Returns false where LLVM is to choose.
+    pub(super) fn store_by_predicate(&self, value: Val<'c>, at: Val<'c>, mask: Val<'c>, dtype: DType) -> Result<bool, Error> {
+        if !self.emit.masks_by_predicates() {
+            return Ok(false);
+        }
+        let (lanes, bits) = (lanes_of(mask), dtype.bits().max(8));
+        let count = BITS / bits;
+        for first in (0..lanes).step_by(count as usize) {
+            let at = self.emit.element_address(dtype, at.into_pointer_value(), self.emit.i64(first.into()).into())?;
+            let part = self.emit.shuffle(value, None, (first..first + count).map(|lane| lane.min(lanes - 1)))?;
+            let wide = self.emit.scalable(part, |ty| ty.get_poison().into())?;
+            let types = [wide.get_type(), at.get_type()];
+            let call = self.emit.call_intrinsic("llvm.masked.store", &types, &[wide, at, self.emit.predicate(mask, first, bits)?])?;
+            self.align_argument(call, 1, dtype);
+        }
+        Ok(true)
+    }
+}

@@ -1,0 +1,95 @@
+//! Looks at the instructions of kernels for AArch64: micro-kernels, dot products of words, masks.
+use super::{
+    run::{lowered, parse},
+    spills::{functions, product_of_words, products},
+};
+use crate::{
+    assembly,
+    tests::{alone, target},
+};
+use disc_codegen::schedule::tile;
+use disc_ir::DType;
+
+/// The level, that of a server of 2019, and newer ones with vectors of 128, 256 and 512 bits.
+const TARGETS: [&str; 5] = [
+    "aarch64-v8",
+    "aarch64-v8+dotprod+fp16",
+    "aarch64-v8+bf16+dotprod+fp16+i8mm+sve",
+    "aarch64-v8+bf16+dotprod+fp16+i8mm+sve256",
+    "aarch64-v8+bf16+dotprod+fp16+i8mm+sve512",
+];
+
+/// Returns the basic blocks that multiply and end in a jump to themselves, with their functions.
+fn hot_loops<'a>(assembly: &'a str, multiplies: &str) -> Vec<(&'a str, Vec<&'a str>)> {
+    let mut loops = Vec::new();
+    for (name, body) in functions(assembly) {
+        for block in body.split("\n.LBB").skip(1) {
+            let label = block.split(':').next().unwrap_or_default();
+            let Some(end) = block.find(&format!("\t.LBB{label}\n")).filter(|&end| block[..end].contains(multiplies)) else {
+                continue;
+            };
+            loops.push((name, block[..end].lines().map(str::trim).collect()));
+        }
+    }
+    loops
+}
+
+#[test]
+fn micro_kernels_keep_their_sums_in_registers() {
+    for name in TARGETS {
+        let target = target(name);
+        let text = assembly(&lowered(parse(&products(&target)), &target), &alone(&target)).unwrap();
+        let mut tallest = 0;
+        for (function, lines) in hot_loops(&text, "fml") {
+            let spilled: Vec<_> = lines.iter().filter(|line| line.contains("[sp")).collect();
+            assert!(spilled.is_empty(), "{name} {function}: {spilled:#?}");
+            tallest = tallest.max(lines.iter().filter(|line| line.starts_with("fml") || line.starts_with("fmad")).count());
+        }
+        let tile = tile(&target, DType::F32);
+        assert_eq!(tallest as u32, tile.rows * tile.columns / tile.lanes, "{name}: {text}");
+    }
+}
+
+#[test]
+fn rows_are_multiplied_by_element() {
+    let target = target("aarch64-v8");
+    let text = assembly(&lowered(parse(&products(&target)), &target), &alone(&target)).unwrap();
+    let (_, lines) = hot_loops(&text, "fmla").into_iter().max_by_key(|(_, lines)| lines.len()).unwrap();
+    assert!(lines.iter().filter(|line| line.starts_with("fmla") && line.ends_with(".s[0]")).count() >= 20, "{lines:#?}");
+    assert!(!lines.iter().any(|line| line.starts_with("dup") || line.starts_with("bl\t")), "{lines:#?}");
+}
+
+#[test]
+fn products_of_words_are_one_instruction() {
+    for name in &TARGETS[2..] {
+        let target = target(name);
+        let tile = tile(&target, DType::F32);
+        for (dtype, sum, word, multiplies) in [("i8", "i32", 4, "sdot"), ("u8", "i32", 4, "udot"), ("bf16", "f32", 2, "bfdot")] {
+            let text = product_of_words(dtype, sum, word, tile.columns);
+            let text = assembly(&lowered(parse(&text), &target), &alone(&target)).unwrap();
+            let most = hot_loops(&text, multiplies).into_iter().map(|(_, lines)| {
+                let moved = ["[sp", "ushll", "uzp"].iter().any(|text| lines.iter().any(|line| line.contains(text)));
+                assert!(!moved, "{name} {dtype}: {lines:#?}");
+                lines.iter().filter(|line| line.starts_with(multiplies)).count()
+            });
+            assert_eq!(most.max(), Some((tile.rows * tile.columns / tile.lanes) as usize), "{name} {dtype}: {text}");
+        }
+    }
+}
+
+#[test]
+fn masks_are_predicates_of_sve() {
+    let program = "func @main(%x: tensor<[B]x[N]xf32>) -> tensor<[B]x[N]xf32> {
+          %y = add %x, %x : tensor<[B]x[N]xf32>
+          %z = constant dense<-inf> : tensor<f32>
+          %m = reduce %y, %z, dims = [1] : (tensor<[B]x[N]xf32>, tensor<f32>) -> tensor<[B]xf32> applies maximum
+          %b = broadcast_in_dim %m, dims = [0] : (tensor<[B]xf32>) -> tensor<[B]x[N]xf32>
+          %s = subtract %y, %b : tensor<[B]x[N]xf32>
+          return %s : tensor<[B]x[N]xf32>
+        }";
+    for name in TARGETS {
+        let target = target(name);
+        let text = assembly(&lowered(parse(program), &target), &alone(&target)).unwrap();
+        assert_eq!(text.contains("ld1w\t{ z"), name.contains("sve"), "{name}: {text}");
+    }
+}
