@@ -1,7 +1,7 @@
-"""Estimates the micro-kernels of AArch64 by LLVM's machine-code analyser: nothing here runs on hardware.
+"""Estimates micro-kernels of AArch64 by LLVM's machine-code analyser: nothing runs on hardware.
 
-Each inner loop that multiplies is compared with a loop of its products alone, on independent registers of the
-same CPU model. The share of that bound, and the instructions of a turn, become a record.
+Each inner loop that multiplies is compared with a loop of its products alone, on independent
+registers of the same CPU model. The share of that bound becomes a record.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ CPUS = [
     ("aarch64-v8+bf16+dotprod+fp16+i8mm+sve256", "neoverse-v1"),
 ]
 
-#: Products by element type: the type of sums, and the elements of a word where the target has words.
+#: Products by element type: the type of sums, and the elements of a word where there are words.
 PRODUCTS = {"f32": ("f32", 1), "bf16": ("f32", 2), "i8": ("i32", 4)}
 
 MULTIPLIES = re.compile(r"\b(fmla|bfdot|bfmmla|sdot|udot|usdot|smmla)\b")
@@ -36,7 +36,9 @@ MULTIPLIES = re.compile(r"\b(fmla|bfdot|bfmmla|sdot|udot|usdot|smmla)\b")
 def program(dtype: str, columns: int, words: bool) -> str:
     """A product with weights in panels."""
     sums, word = PRODUCTS[dtype]
-    panel = f"tensor<2x{512 // word}x{columns}x{word}x{dtype}>" if words else f"tensor<2x512x{columns}x{dtype}>"
+    panel = (
+        f"tensor<2x{512 // word}x{columns}x{word}x{dtype}>" if words else f"tensor<2x512x{columns}x{dtype}>"
+    )
     attrs = f"lhs_contracting_dims = [1], rhs_contracting_dims = [1], packed_columns = [{2 * columns}], dtype = {sums}"
     result = f"tensor<[B]x{2 * columns}x{sums}>"
     return (
@@ -54,7 +56,9 @@ def assembly(text: str, target: str) -> str:
         file.write(text)
         file.flush()
         command = ["cargo", "run", "--quiet", "--package", "disc", "--example", "assembly", "--"]
-        ran = subprocess.run([*command, file.name, "--target", target], cwd=ROOT, capture_output=True, text=True)
+        ran = subprocess.run(
+            [*command, file.name, "--target", target], cwd=ROOT, capture_output=True, text=True
+        )
     if ran.returncode:
         raise RuntimeError(ran.stderr)
     return ran.stdout
@@ -67,7 +71,11 @@ def loops(text: str) -> list[tuple[str, list[str]]]:
         name = part.split(",")[0].strip('"')
         for block in part.split("\n.LBB")[1:]:
             label = ".LBB" + block.split(":")[0]
-            lines = [line.strip() for line in block.split("\n")[1:] if line.startswith("\t") and not line.startswith("\t.")]
+            lines = [
+                line.strip()
+                for line in block.split("\n")[1:]
+                if line.startswith("\t") and not line.startswith("\t.")
+            ]
             ends = [i for i, line in enumerate(lines) if line.endswith(label) and line.startswith("b")]
             if ends and any(MULTIPLIES.search(line) for line in lines[: ends[0]]):
                 found.append((name, lines[: ends[0] + 1]))
@@ -94,7 +102,9 @@ def bound(lines: list[str], cpu: str) -> float:
     of = re.search(r", [vz]\d+(\.\w+)", rest).group(1)
     register, mask = ("z", "p0/m, " if "/m" in rest else "") if rest[0] == "z" else ("v", "")
     lane = f"{register}31" + re.search(r"\.\w+(\[\d\])?", last).group(0)
-    alone = [f"{name} {register}{i % 24}{kind}, {mask}{register}30{of}, {lane}" for i in range(len(products) * 4)]
+    alone = [
+        f"{name} {register}{i % 24}{kind}, {mask}{register}30{of}, {lane}" for i in range(len(products) * 4)
+    ]
     return cycles(alone, cpu) / 4
 
 
@@ -103,13 +113,17 @@ def main() -> None:
     parser.add_argument("--save", action="store_true", help="write a record")
     arguments = parser.parse_args()
     record = Record("python benches/mca.py" + (" --save" if arguments.save else ""))
-    version = subprocess.run([MCA, "--version"], capture_output=True, text=True).stdout.split("version ")[1].split()[0]
+    version = (
+        subprocess.run([MCA, "--version"], capture_output=True, text=True)
+        .stdout.split("version ")[1]
+        .split()[0]
+    )
     results, table = [], []
     for target, cpu in CPUS:
-        lanes = 8 if "sve256" in target else 4
+        columns = 16 if "sve256" in target else 8
         for dtype in PRODUCTS:
             words = {"f32": False, "bf16": "+bf16" in target, "i8": "+dotprod" in target}[dtype]
-            found = loops(assembly(program(dtype, 2 * lanes, words), target))
+            found = loops(assembly(program(dtype, columns, words), target))
             if not found:
                 continue
             name, lines = max(found, key=lambda loop: sum(bool(MULTIPLIES.search(line)) for line in loop[1]))

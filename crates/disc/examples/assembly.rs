@@ -1,5 +1,5 @@
-//! Prints the assembly of a program's kernels: `cargo run -p disc --example assembly -- FILE --target
-//! aarch64-v8`. `benches/mca.py` reads it.
+//! Prints the assembly of a program's kernels: `cargo run -p disc --example assembly -- FILE
+//! --target aarch64-v8`. `benches/mca.py` reads it.
 use clap::Parser;
 use disc::Options;
 use std::{path::PathBuf, process::ExitCode};

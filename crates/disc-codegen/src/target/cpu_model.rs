@@ -17,6 +17,8 @@ pub struct CpuModel {
     /// Rapids and later ones). Older ones with AVX-512 have 32 KiB and 8 lines. A hint for what is
     /// fetched and how blocks are cut: code for it is right everywhere.
     pub has_wide_cores: bool,
+    /// A vector is multiplied by one lane of another in one instruction: NEON's registers.
+    pub multiplies_by_lane: bool,
     /// Rows of a matrix in one word, for the element types that may be multiplied in words.
     word_rows: [(DType, Option<i64>); 3],
 }
@@ -76,13 +78,18 @@ impl CpuModel {
             let elements = target.word_elements(dtype);
             (dtype, elements.map(|elements| (DType::I32.size() / elements.size()) as i64))
         });
-        Some(Self { vector_bytes, vector_registers, has_wide_cores, word_rows })
+        let multiplies_by_lane = matches!(target, Target::AArch64(arm) if arm.vector_bytes() == 16);
+        Some(Self { vector_bytes, vector_registers, has_wide_cores, multiplies_by_lane, word_rows })
     }
 
     /// Returns the register tile for accumulators of a type: two vectors wide, as tall as the
-    /// registers allow with two for the panel, one for the left operand, and one to spare.
+    /// registers allow with two for the panel, one for the left operand, and one to spare. If
+    /// vectors are multiplied by lanes, one for each row of the left operand.
     pub fn tile(&self, dtype: DType) -> Tile {
         let lanes = self.vector_bytes / dtype.size() as u32;
+        if self.multiplies_by_lane {
+            return Tile { rows: 8, columns: 2 * lanes, lanes };
+        }
         let spare = if self.vector_registers > 16 { 2 } else { 0 };
         Tile { rows: (self.vector_registers - 4) / 2 - spare, columns: 2 * lanes, lanes }
     }
@@ -162,7 +169,7 @@ mod tests {
             let model = model(text);
             (model.block_rows(), model.panel_columns(), model.tile(DType::F64).columns)
         });
-        assert_eq!(tiles, [(6, 8, 4), (6, 16, 8), (12, 32, 16), (12, 8, 4)]);
+        assert_eq!(tiles, [(6, 8, 4), (6, 16, 8), (12, 32, 16), (8, 8, 4)]);
     }
 
     #[test]

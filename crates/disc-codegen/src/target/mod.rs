@@ -232,8 +232,8 @@ impl Target {
         }
     }
 
-    /// Returns true if elements of words are multiplied as unsigned ones by signed ones, so that one
-    /// operand is biased (`vpdpbusd`).
+    /// Returns true if elements of words are multiplied as unsigned ones by signed ones, so that
+    /// one operand is biased (`vpdpbusd`).
     pub fn biases_words(&self, elements: DType) -> bool {
         elements == DType::I8 && matches!(self, Self::X86(_))
     }

@@ -1,8 +1,8 @@
-//! Lowers to instructions of AArch64 that LLVM does not find by itself: dot products of words, table
-//! look-ups, and masked accesses by predicates of SVE.
+//! Lowers to instructions of AArch64 that LLVM does not find by itself: dot products of words,
+//! table look-ups, and masked accesses by predicates of SVE.
 //!
-//! A vector of more than 128 bits is in a scalable register, which is at least as long: the target's
-//! extensions say so.
+//! A vector of more than 128 bits is in a scalable register, which is at least as long: the
+//! target's extensions say so.
 use super::Lowering;
 use crate::{
     Error,
@@ -21,7 +21,11 @@ const BITS: u32 = 128;
 impl<'c> Emit<'c> {
     /// Adds the products of the elements of each word to the lanes of `sum`. Returns `None` without
     /// an instruction for these elements.
-    pub(super) fn dot_on_arm(&self, [a_elements, elements]: [DType; 2], [a, b, sum]: [Val<'c>; 3]) -> Result<Option<Val<'c>>, Error> {
+    pub(super) fn dot_on_arm(
+        &self,
+        [a_elements, elements]: [DType; 2],
+        [a, b, sum]: [Val<'c>; 3],
+    ) -> Result<Option<Val<'c>>, Error> {
         let name = match (a_elements, elements) {
             (DType::I8, DType::I8) => "sdot",
             (DType::U8, DType::U8) => "udot",
@@ -118,7 +122,13 @@ fn scalable_of(element: BasicTypeEnum<'_>) -> Result<ScalableVectorType<'_>, Err
 
 impl<'c> Lowering<'_, 'c> {
     /// Loads a vector under a mask by predicates; `None` where LLVM is to choose.
-    pub(super) fn load_by_predicate(&self, memory: BasicTypeEnum<'c>, at: Val<'c>, mask: Val<'c>, dtype: DType) -> Result<Option<Val<'c>>, Error> {
+    pub(super) fn load_by_predicate(
+        &self,
+        memory: BasicTypeEnum<'c>,
+        at: Val<'c>,
+        mask: Val<'c>,
+        dtype: DType,
+    ) -> Result<Option<Val<'c>>, Error> {
         if !self.emit.masks_by_predicates() {
             return Ok(None);
         }
@@ -153,7 +163,8 @@ impl<'c> Lowering<'_, 'c> {
             let part = self.emit.shuffle(value, None, (first..first + count).map(|lane| lane.min(lanes - 1)))?;
             let wide = self.emit.scalable(part, |ty| ty.get_poison().into())?;
             let types = [wide.get_type(), at.get_type()];
-            let call = self.emit.call_intrinsic("llvm.masked.store", &types, &[wide, at, self.emit.predicate(mask, first, bits)?])?;
+            let call =
+                self.emit.call_intrinsic("llvm.masked.store", &types, &[wide, at, self.emit.predicate(mask, first, bits)?])?;
             self.align_argument(call, 1, dtype);
         }
         Ok(true)

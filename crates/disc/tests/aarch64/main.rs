@@ -75,7 +75,7 @@ fn main() -> ExitCode {
         println!("code for AArch64 cannot be run: {why}: skipped");
         return ExitCode::SUCCESS;
     }
-    let names: Vec<_> = TARGETS.iter().map(|target| target.to_string()).collect();
+    let names: Vec<_> = TARGETS.iter().map(ToString::to_string).collect();
     println!("under qemu: {}", names.join(", "));
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../filetests/run");
     let files = corpus(&root).into_iter().map(|(name, path)| Trial::test(format!("run/{name}"), move || file(&name, path)));

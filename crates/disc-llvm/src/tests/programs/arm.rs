@@ -7,7 +7,7 @@ use crate::{
     assembly,
     tests::{alone, target},
 };
-use disc_codegen::schedule::tile;
+use disc_codegen::{schedule::tile, target::Target};
 use disc_ir::DType;
 
 /// The level, that of a server of 2019, and newer ones with vectors of 128, 256 and 512 bits.
@@ -34,6 +34,14 @@ fn hot_loops<'a>(assembly: &'a str, multiplies: &str) -> Vec<(&'a str, Vec<&'a s
     loops
 }
 
+/// Returns the instructions that multiply in a turn of the tallest micro-kernel: NEON's reads as
+/// many steps of each row at once as a register has lanes.
+fn products_of_a_turn(target: &Target) -> u32 {
+    let tile = tile(target, DType::F32);
+    let steps = if tile.lanes == 4 { 4 } else { 1 };
+    tile.rows * tile.columns / tile.lanes * steps
+}
+
 #[test]
 fn micro_kernels_keep_their_sums_in_registers() {
     for name in TARGETS {
@@ -45,8 +53,7 @@ fn micro_kernels_keep_their_sums_in_registers() {
             assert!(spilled.is_empty(), "{name} {function}: {spilled:#?}");
             tallest = tallest.max(lines.iter().filter(|line| line.starts_with("fml") || line.starts_with("fmad")).count());
         }
-        let tile = tile(&target, DType::F32);
-        assert_eq!(tallest as u32, tile.rows * tile.columns / tile.lanes, "{name}: {text}");
+        assert_eq!(tallest as u32, products_of_a_turn(&target), "{name}: {text}");
     }
 }
 
@@ -55,7 +62,7 @@ fn rows_are_multiplied_by_element() {
     let target = target("aarch64-v8");
     let text = assembly(&lowered(parse(&products(&target)), &target), &alone(&target)).unwrap();
     let (_, lines) = hot_loops(&text, "fmla").into_iter().max_by_key(|(_, lines)| lines.len()).unwrap();
-    assert!(lines.iter().filter(|line| line.starts_with("fmla") && line.ends_with(".s[0]")).count() >= 20, "{lines:#?}");
+    assert!(lines.iter().filter(|line| line.starts_with("fmla") && line.ends_with(".s[3]")).count() == 16, "{lines:#?}");
     assert!(!lines.iter().any(|line| line.starts_with("dup") || line.starts_with("bl\t")), "{lines:#?}");
 }
 
@@ -72,7 +79,7 @@ fn products_of_words_are_one_instruction() {
                 assert!(!moved, "{name} {dtype}: {lines:#?}");
                 lines.iter().filter(|line| line.starts_with(multiplies)).count()
             });
-            assert_eq!(most.max(), Some((tile.rows * tile.columns / tile.lanes) as usize), "{name} {dtype}: {text}");
+            assert_eq!(most.max(), Some(products_of_a_turn(&target) as usize), "{name} {dtype}: {text}");
         }
     }
 }

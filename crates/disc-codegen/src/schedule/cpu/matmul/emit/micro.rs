@@ -182,10 +182,14 @@ impl Rounds<'_> {
     }
 }
 
-/// Emits the steps from `low` to `high`, a multiple of `chains` apart: each adds to its own sums in
-/// turn.
+/// Emits the steps from `low` to `high`, a multiple of `chains` and of the lanes of a vector apart:
+/// each adds to its own sums in turn.
 fn in_turn(kb: &mut KernelBuilder, step: &Step<'_>, chains: usize, [low, high]: [Value; 2], sums: &[Value]) -> Vec<Value> {
     let count = sums.len() / chains;
+    if chains == 1 && step.plan.reads_rows_by_lane() {
+        let turn = kb.int(i64::from(step.plan.tile.lanes));
+        return kb.for_([low, high, turn], sums, |kb, k, carried| step.emit_by_lane(kb, k, carried));
+    }
     let turn = kb.int(chains as i64);
     kb.for_([low, high, turn], sums, |kb, k, carried| {
         let mut next = Vec::with_capacity(carried.len());

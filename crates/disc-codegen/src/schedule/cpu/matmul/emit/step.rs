@@ -91,6 +91,42 @@ impl<'p> Step<'p> {
     }
 
     pub(in crate::schedule) fn emit(&self, kb: &mut KernelBuilder, k: Value, sums: &[Value]) -> Vec<Value> {
+        self.add_products(kb, k, sums, |step, kb, row| step.elements(kb, step.starts[row], k, 1))
+    }
+
+    /// Emits as many steps as a vector has lanes: it holds what they read of a row.
+    pub(in crate::schedule) fn emit_by_lane(&self, kb: &mut KernelBuilder, k: Value, sums: &[Value]) -> Vec<Value> {
+        let lanes = self.plan.tile.lanes;
+        let rows: Vec<Value> = self.starts.iter().map(|&start| self.elements(kb, start, k, lanes)).collect();
+        (0..lanes).fold(sums.to_vec(), |sums, lane| {
+            let number = kb.int(i64::from(lane));
+            let here = kb.add(k, number);
+            self.add_products(kb, here, &sums, |_, kb, row| kb.extract_lane(rows[row], lane))
+        })
+    }
+
+    /// Loads what some steps from `k` on read of a row: their elements, or words.
+    fn elements(&self, kb: &mut KernelBuilder, start: Value, k: Value, steps: u32) -> Value {
+        let number = self.a_first.map_or(k, |first| kb.sub(k, first));
+        let along = kb.mul(number, self.a_step);
+        let here = kb.add(start, along);
+        match self.plan.word {
+            Some(word) => dot_words::load(kb, word, self.a, here, steps),
+            None => {
+                let loaded = kb.load(self.a, here, steps, None);
+                kb.convert(loaded, self.plan.compute)
+            }
+        }
+    }
+
+    /// Adds the products of a step; `element` gives the element, or the word, of a row.
+    fn add_products(
+        &self,
+        kb: &mut KernelBuilder,
+        k: Value,
+        sums: &[Value],
+        element: impl Fn(&Self, &mut KernelBuilder, usize) -> Value,
+    ) -> Vec<Value> {
         let plan = self.plan;
         let from = kb.mul(k, self.b_step);
         let from = kb.add(from, self.b_base);
@@ -122,18 +158,9 @@ impl<'p> Step<'p> {
                 kb.store(copy, there, column, None);
             }
         }
-        let number = self.a_first.map_or(k, |first| kb.sub(k, first));
-        let along = kb.mul(number, self.a_step);
         let mut next = Vec::with_capacity(sums.len());
-        for (row, &start) in self.starts.iter().enumerate() {
-            let here = kb.add(start, along);
-            let element = match plan.word {
-                Some(word) => dot_words::load(kb, word, self.a, here, 1),
-                None => {
-                    let element = kb.load(self.a, here, 1, None);
-                    kb.convert(element, plan.compute)
-                }
-            };
+        for row in 0..self.starts.len() {
+            let element = element(self, kb, row);
             for (v, &column) in panel.iter().enumerate() {
                 let element = kb.widen(element, self.pieces[v].lanes);
                 let sum = sums[row * panel.len() + v];

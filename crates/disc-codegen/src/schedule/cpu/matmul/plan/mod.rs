@@ -26,7 +26,12 @@ pub(in crate::schedule) mod staging;
 pub(in crate::schedule) mod tail_columns;
 pub(in crate::schedule) mod tile;
 
-use crate::{element::matmul::packed_columns, kernel::accumulator_dtype, schedule::Group, target::Target};
+use crate::{
+    element::matmul::packed_columns,
+    kernel::accumulator_dtype,
+    schedule::Group,
+    target::{CpuModel, Target},
+};
 use disc_ir::{DType, Function, Inst, Solver, Value, fragment::Tile as RegisterTile};
 use disc_passes::{
     analysis::query::Query,
@@ -50,6 +55,8 @@ pub(in crate::schedule) struct MatmulPlan {
     pub(in crate::schedule) compute: DType,
     /// The dot words that both operands are read in, if they are.
     pub(in crate::schedule) word: Option<DotWord>,
+    /// The target multiplies vectors by lanes of others.
+    multiplies_by_lane: bool,
     /// The tile registers that blocks of rows can be multiplied in: ask [`Self::register_tiles`].
     register_tile: Option<RegisterTile>,
     pub(in crate::schedule) shape: MatmulShape,
@@ -83,6 +90,7 @@ impl MatmulPlan {
             outputs: outputs.to_vec(),
             compute,
             word: None,
+            multiplies_by_lane: CpuModel::of(target).is_some_and(|model| model.multiplies_by_lane),
             register_tile: None,
             shape: MatmulShape::new(solver, group.shape(product).len(), orders, &left, &right),
             left: Left { operand: left, form: LeftForm::InPlace },
