@@ -47,13 +47,13 @@ fn hot_loops(function: &str) -> Vec<&str> {
 
 /// A product with weights in panels of words.
 pub(super) fn product_of_words(dtype: &str, sum: &str, word: u32, columns: u32) -> String {
-    let (w, y) = (format!("tensor<1x{}x{columns}x{word}x{dtype}>", 64 / word), format!("tensor<[B]x{columns}x{sum}>"));
+    let (w, y) = (format!("tensor<1x{}x{columns}x{word}x{dtype}>", 256 / word), format!("tensor<[B]x{columns}x{sum}>"));
     let attrs = format!("lhs_contracting_dims = [1], rhs_contracting_dims = [1], packed_columns = [{columns}], dtype = {sum}");
     format!(
         "weight @w : {w}
-        func @main(%x: tensor<[B]x64x{dtype}>) -> {y} {{
+        func @main(%x: tensor<[B]x256x{dtype}>) -> {y} {{
           %w = weight @w : {w}
-          %y = dot_general %x, %w, {attrs} : (tensor<[B]x64x{dtype}>, {w}) -> {y}
+          %y = dot_general %x, %w, {attrs} : (tensor<[B]x256x{dtype}>, {w}) -> {y}
           return %y : {y}
         }}"
     )
