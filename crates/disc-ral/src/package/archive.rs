@@ -173,7 +173,7 @@ fn check_directory(found: &[u8], layout: &Layout) -> Result<(), Error> {
     } else if rest.starts_with(&end) {
         no_package(format!("there are {} bytes behind the end of the package", rest.len() - end.len()))
     } else {
-        no_package("the end of the directory is damaged, or it names entries that are not there")
+        no_package("the end of the package is damaged, or it names entries that are not there")
     })
 }
 

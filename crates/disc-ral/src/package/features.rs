@@ -51,10 +51,8 @@ impl TargetInfo {
     /// Returns the reason why this processor cannot run the code.
     fn refusal(&self) -> Option<String> {
         match self.missing() {
-            None => Some(format!("code for `{}` is for {}, this processor is {}", self.name, self.arch, std::env::consts::ARCH)),
-            Some(missing) if !missing.is_empty() => {
-                Some(format!("code for `{}` needs {}, which this processor lacks", self.name, missing.join(", ")))
-            }
+            None => Some(format!("is for {}", self.arch)),
+            Some(missing) if !missing.is_empty() => Some(format!("needs {}, which it lacks", missing.join(", "))),
             Some(_) => None,
         }
     }
@@ -67,6 +65,13 @@ fn all(manifest: &Manifest) -> impl Iterator<Item = &TargetInfo> {
 
 fn names(manifest: &Manifest) -> String {
     all(manifest).map(|target| format!("`{}`", target.name)).collect::<Vec<_>>().join(", ")
+}
+
+/// Describes this processor by what it lacks for the code of some targets.
+fn lacking(targets: &[(u32, &TargetInfo)]) -> String {
+    let reason = |target: &TargetInfo| Some(format!("`{}` {}", target.name, target.refusal()?));
+    let reasons: Vec<String> = targets.iter().filter_map(|(_, target)| reason(target)).collect();
+    format!("this processor is {}: {}", std::env::consts::ARCH, reasons.join("; "))
 }
 
 fn refused(message: String) -> Error {
@@ -105,13 +110,13 @@ pub(super) fn pick<'m>(manifest: &'m Manifest, device: &dyn Device, asked: Optio
     };
     let has = names(manifest);
     Err(refused(match &suiting[..] {
-        [(_, only)] if !is_cpu || asked.is_some() => only.refusal().unwrap_or_default(),
         [] if is_cpu && asked.is_some_and(|asked| manifest.device_targets.iter().any(|target| target.is_named(asked))) => {
             format!("code{of} runs on a device of its own, not on `cpu`: the package has {has}")
         }
         [] if asked.is_some() => format!("the package has no code{of}{on}: it has {has}"),
         [] if !is_cpu => format!("the package has no code that runs{on}: it has {has}"),
-        _ => format!("no code{of} of the package runs on this processor: it has {has}"),
+        [] => format!("no code of the package runs on this processor: it has {has}"),
+        _ => format!("no code{of} of the package runs{on} on this processor: it has {has}; {}", lacking(&suiting)),
     }))
 }
 
@@ -200,11 +205,19 @@ mod tests {
         assert_eq!(pick(None).unwrap().name, "low");
         assert_eq!(pick(Some("low")).unwrap().name, "low");
         let refused = |asked| pick(Some(asked)).unwrap_err().message;
-        assert!(refused("high").contains("needs no-such-feature"));
-        assert!(refused("strange").contains("is for pdp11"));
+        let lacks = "`high+more` needs no-such-feature, which it lacks";
+        let has = "it has `low`, `high+more`, `strange`; this processor is";
+        assert_eq!(refused("high"), format!("no code for `high` of the package runs on this processor: {has} {HERE}: {lacks}"));
+        assert!(refused("strange").ends_with(&format!("this processor is {HERE}: `strange` is for pdp11")));
         assert!(refused("other").contains("no code for `other`: it has `low`, `high+more`, `strange`"));
         let others = manifest(targets[1..].to_vec());
-        assert!(super::pick(&others, &Chip(0), None).unwrap_err().message.contains("no code of the package runs"));
+        assert_eq!(
+            super::pick(&others, &Chip(0), None).unwrap_err().message,
+            format!(
+                "no code of the package runs on this processor: it has `high+more`, `strange`; \
+                 this processor is {HERE}: {lacks}; `strange` is for pdp11"
+            )
+        );
     }
 
     #[test]

@@ -122,6 +122,49 @@ fn a_newer_format_and_another_target_are_refused_by_name() {
     assert!(error.message.contains("no code for `x86-64-v9`: it has `"), "{error}");
 }
 
+fn packed_for(targets: &[&str]) -> Result<Vec<u8>, disc::Error> {
+    let targets = targets.iter().map(ToString::to_string).collect();
+    let settings = ExportOptions { targets, prepared: true, ir: false };
+    export_bytes(vec![program(LINEAR, "linear")], &Options::default(), &settings)
+}
+
+#[test]
+fn an_extension_that_there_is_not_is_refused_with_those_that_there_are() {
+    for (target, known) in [("aarch64-v8+sve3", "dotprod, fp16, i8mm, sve"), ("x86-64-v4+avx513", "avx512vnni")] {
+        let error = packed_for(&[target]).unwrap_err().to_string();
+        let extension = target.rsplit('+').next().unwrap();
+        assert!(error.contains(target) && error.contains(&format!("unknown extension `{extension}`")), "{error}");
+        assert!(error.contains(known), "{error}");
+    }
+}
+
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn a_machine_without_code_of_its_own_says_what_it_is_and_what_the_package_has() {
+    let error = open(&packed_for(&["aarch64-v8", "aarch64-v8+sve"]).unwrap()).unwrap_err();
+    assert_eq!(error.code(), code::PACKAGE_TARGET);
+    assert_eq!(
+        error.message,
+        "no code of the package runs on this processor: it has `aarch64-v8`, `aarch64-v8+sve`; \
+         this processor is x86_64: `aarch64-v8` is for aarch64; `aarch64-v8+sve` is for aarch64"
+    );
+}
+
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn a_machine_that_lacks_a_feature_names_it() {
+    let lacking = |name: &&str| name.parse::<disc::Target>().unwrap().check_host().is_err();
+    let Some(newer) = ["x86-64-v4", "x86-64-v4+avx512fp16", "x86-64-v4+amx-int8"].into_iter().find(lacking) else { return };
+    let missing = newer.parse::<disc::Target>().unwrap().check_host().unwrap_err().to_string();
+    let missing = missing.rsplit("it lacks ").next().unwrap();
+    let bytes = packed_for(&["aarch64-v8", newer]).unwrap();
+    let error = open(&bytes).unwrap_err().message;
+    assert!(error.contains(&format!("; `{newer}` needs {missing}, which it lacks")), "{error}");
+    let asked = OpenOptions { target: Some("aarch64-v8".into()), ..OpenOptions::default() };
+    let error = Package::from_bytes(&bytes, &asked).unwrap_err().message;
+    assert!(error.contains("no code for `aarch64-v8` of the package runs on this processor: it has `aarch64-v8`"), "{error}");
+}
+
 #[test]
 fn levels_of_one_package_agree() {
     let host = disc::Target::host().unwrap().to_string();
