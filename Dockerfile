@@ -10,7 +10,8 @@ SHELL ["/bin/bash", "-o", "pipefail", "-c"]
 # hadolint ignore=DL3008
 RUN apt-get update \
     && apt-get install --yes --no-install-recommends \
-        ca-certificates g++ git libdnnl2 libpolly-22-dev liblld-22-dev libzstd-dev llvm-22-dev make python3 python3-pip zlib1g-dev \
+        ca-certificates g++ gcc-aarch64-linux-gnu git libc6-dev-arm64-cross libdnnl2 libpolly-22-dev liblld-22-dev libzstd-dev \
+        llvm-22-dev make python3 python3-pip qemu-user zlib1g-dev \
     && rm -rf /var/lib/apt/lists/* \
     && rustup component add clippy rustfmt
 WORKDIR /disc

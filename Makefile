@@ -1,5 +1,5 @@
 # The commands of the project. Each one installs what it needs first (scripts/setup.sh), and each is safe to repeat.
-# Settings: DISC_VENV=DIR (the virtual environment, default .venv), FUZZ=SECONDS, PYTEST_ARGS="-k name", BENCH_ARGS="--suite memory", CARGO_BUILD_JOBS=N.
+# Settings: DISC_VENV=DIR (the virtual environment, default .venv), FUZZ=SECONDS, PYTEST_ARGS="-k name", BENCH_ARGS="--suite memory", ARCH=aarch64 (the wheel's), CARGO_BUILD_JOBS=N.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
@@ -14,16 +14,17 @@ STEP := scripts/step.sh
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
 FUZZ ?= 60
+ARCH ?= x86_64
 
 # Crates below LLVM: they build and test in seconds. disc-ral is a runtime without compiler, so without LLVM too.
 WITHOUT_LLVM := disc-abi disc-options disc-import disc-ir disc-filetests disc-passes disc-codegen disc-ral disc-capi disc-serve disc-simt xtask
 WITH_LLVM := disc-llvm disc disc-cli
 PACKAGES = $(addprefix --package ,$(1))
 
-.PHONY: help setup demo examples zoo test test-heavy test-simt fuzz test-serving bench bench-gpu lint fmt wheel capi develop checks test-rust test-python clean-python sdist charts docs
+.PHONY: help setup demo examples zoo test test-heavy test-simt test-aarch64 fuzz test-serving bench bench-gpu lint fmt wheel capi develop checks test-rust test-python clean-python sdist charts docs
 
 help: ## say what the targets do
-	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 setup: ## install what is missing: LLVM 22, a virtual environment, Python packages
 	@scripts/setup.sh dev test
@@ -50,6 +51,11 @@ test-heavy: setup ## random programs and files for some minutes: fuzz of text, p
 test-simt: setup ## the run corpus, the op matrix, random programs and counters on simulated GPUs; part of make test
 	@$(STEP) run "simulated GPUs" cargo test --package disc --test simt --test counters
 
+test-aarch64: setup develop ## all of the run corpus, the op matrix, random programs and five models as packages, by code for AArch64 under qemu
+	@rm -rf target/aarch64-packages
+	@$(STEP) run "packages for AArch64" $(PYTHON) scripts/aarch64_packages.py target/aarch64-packages
+	@DISC_AARCH64=all DISC_AARCH64_PACKAGES=$(CURDIR)/target/aarch64-packages cargo test --package disc --test aarch64
+
 fuzz: ## fuzz the reader of packages with libFuzzer, each target for FUZZ seconds; needs nightly Rust
 	@$(STEP) run "libFuzzer, $(FUZZ) s a target" scripts/fuzz.sh $(FUZZ)
 
@@ -73,9 +79,9 @@ fmt: ## format the Rust and Python sources
 	@$(VENV)/bin/ruff format --quiet .
 	@$(VENV)/bin/ruff check --quiet --fix --select I .
 
-wheel: ## build one abi3 wheel for manylinux_2_28 into dist/
+wheel: ## build one abi3 wheel for manylinux_2_28 into dist/; ARCH=aarch64 builds it for that, with the target of rustup
 	@scripts/setup.sh dev wheel
-	@scripts/wheel.sh
+	@scripts/wheel.sh $(ARCH)
 
 sdist: ## build the source distribution into dist/
 	@scripts/setup.sh dev

@@ -113,6 +113,22 @@ install_library() {
     compgen -G "/usr/lib/*/libdnnl.so.[0-9]" >/dev/null || say "oneDNN is not there: tests of Options(library=) are skipped"
 }
 
+# An emulator of AArch64 with a C compiler and library for it: tests run code for AArch64 with them, and nothing else needs them. Their absence is no
+# failure, and is tried once.
+install_emulator() {
+    [ ! -e "$STAMPS/emulator" ] || return 0
+    mkdir -p "$STAMPS"
+    touch "$STAMPS/emulator"
+    local found="command -v qemu-aarch64 && command -v aarch64-linux-gnu-gcc && test -e /usr/aarch64-linux-gnu/lib/libc.so.6"
+    if eval "$found" >/dev/null; then return 0; fi
+    if command -v apt-get >/dev/null; then
+        as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
+            qemu-user gcc-aarch64-linux-gnu libc6-dev-arm64-cross >/dev/null 2>&1 || true
+    fi
+    eval "$found" >/dev/null || say "qemu-aarch64 with a C compiler is not there: code for AArch64 is not run in tests" \
+        "(to try again: rm $STAMPS/emulator)"
+}
+
 # CUDA's assemblers and its disassembler, which tests of PTX use and nothing else needs; they want no GPU. Their absence is no failure, and is tried
 # once for each list of versions. They go into a folder of their own: a package of the environment may bring along other versions.
 install_nvidia_tools() {
@@ -203,6 +219,7 @@ main() {
     local group
     for group in "$@"; do
         [ "$group" != test ] || install_library
+        [ "$group" != test ] || install_emulator
         install_group "$group"
         [ "$group" != test ] || install_nvidia_tools
     done

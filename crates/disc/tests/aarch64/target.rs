@@ -4,9 +4,9 @@ use crate::{
     native::{diagnostic, host, tensors},
 };
 use disc::{
-    Executable, Options,
+    Options,
     ir::{Code, Diagnostic, Module, interp::Tensor},
-    ral::{EntryMeta, HostOutputs, ModuleMeta, SessionState, Weight},
+    ral::{EntryMeta, HostOutputs, ModuleMeta, TensorRef, Weight},
 };
 use disc_filetests::{Compiled, Program, Weights};
 use std::{cell::RefCell, fmt, sync::Arc};
@@ -39,14 +39,14 @@ impl Emulated {
         &self,
         code: &[u8],
         meta: &Arc<ModuleMeta>,
-        load: impl FnOnce(disc::ral::Code) -> Result<Executable, disc::Error>,
+        load: impl FnOnce(disc::ral::Code) -> Result<Run, disc::Error>,
     ) -> Result<Loaded, Diagnostic> {
         let mut process = Some(Process::start(self.cpu, code, Arc::clone(meta)).map_err(|why| internal(&why))?);
         let (entries, prepare) = functions(meta);
         // SAFETY: the functions keep the contract as the code of the process does.
         let functions = unsafe { disc::ral::Code::from_functions(entries, prepare) };
-        let executable = with_process(&mut process, EntryMeta::default(), || load(functions)).map_err(|why| internal(&why))?;
-        Ok(Loaded { executable: executable.map_err(diagnostic)?, process: RefCell::new(process) })
+        let run = with_process(&mut process, EntryMeta::default(), || load(functions)).map_err(|why| internal(&why))?;
+        Ok(Loaded { run: run.map_err(diagnostic)?, meta: Arc::clone(meta), process: RefCell::new(process) })
     }
 }
 
@@ -65,26 +65,33 @@ impl Compiled for Emulated {
         let given = artifact.meta.weights.iter().filter_map(|weight| Some((weight.name.clone(), weights(&weight.name)?)));
         let given: Vec<_> =
             given.map(|(name, tensor)| Ok((name, Weight::from(host(&tensor)?)))).collect::<Result<_, Diagnostic>>()?;
-        let loaded = self.load(&artifact.code, &artifact.meta, |code| artifact.load_code(code, given, &options))?;
+        let loaded = self.load(&artifact.code, &artifact.meta, |code| {
+            let executable = artifact.load_code(code, given, &options)?;
+            Ok(Box::new(move |entry, inputs, outputs| {
+                executable.with_session(|session| executable.run(entry, session, inputs, outputs))
+            }))
+        })?;
         Ok(Box::new(loaded))
     }
 }
 
+/// Calls an entry by its number.
+pub(crate) type Run = Box<dyn Fn(usize, &[TensorRef<'_>], &mut HostOutputs) -> Result<(), disc::Error>>;
+
 /// A module in an emulated process.
 pub(crate) struct Loaded {
-    executable: Executable,
+    run: Run,
+    meta: Arc<ModuleMeta>,
     process: RefCell<Option<Process>>,
 }
 
 impl Program for Loaded {
     fn run(&self, entry: &str, inputs: &[Tensor]) -> Result<Vec<Tensor>, Diagnostic> {
-        let meta = self.executable.meta();
         let missing = || Diagnostic::new(Code::E0103, format!("there is no entry @{entry}"));
-        let position = meta.entries.iter().position(|e| e.name == entry).ok_or_else(missing)?;
-        let entry = meta.entries[position].clone();
+        let position = self.meta.entries.iter().position(|e| e.name == entry).ok_or_else(missing)?;
+        let entry = self.meta.entries[position].clone();
         tensors(&entry.clone(), inputs, |references, outputs: &mut HostOutputs| {
-            let run = |session: &mut SessionState| self.executable.run(position, session, references, outputs);
-            let call = || self.executable.with_session(run);
+            let call = || (self.run)(position, references, outputs);
             with_process(&mut self.process.borrow_mut(), entry, call).map_err(|why| internal(&why))?.map_err(diagnostic)
         })
     }
