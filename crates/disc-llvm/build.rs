@@ -96,8 +96,17 @@ fn llvm_config(arguments: &str) -> String {
     run(Command::new(program).args(arguments.split_whitespace()))
 }
 
+/// Returns the path of an archive that g++ would link. Those of another architecture than this
+/// machine's are its cross compiler's, or are beside LLVM, as in Debian's packages.
 fn compiler_file(name: &str) -> PathBuf {
-    let path = PathBuf::from(run(Command::new("g++").arg(format!("-print-file-name={name}"))));
+    let variable = |name| env::var(name).expect("cargo sets it");
+    let mut compiler = Command::new("g++");
+    if variable("TARGET") != variable("HOST") {
+        let kind = format!("{}-linux-gnu", variable("CARGO_CFG_TARGET_ARCH"));
+        compiler = Command::new(format!("{kind}-g++"));
+        compiler.arg(format!("-B{}/../../{kind}", llvm_config("--libdir")));
+    }
+    let path = PathBuf::from(run(compiler.arg(format!("-print-file-name={name}"))));
     assert!(path.is_absolute(), "{name} is not installed");
     path
 }
