@@ -11,7 +11,9 @@ macro_rules! option_table {
         $callback! {
             compiler {
                 /// the CPU level to compile for, before `DISC_TARGET`: `"x86-64-v2"`, `"x86-64-v3"`
-                /// or `"x86-64-v4"`; else that of this machine
+                /// or `"x86-64-v4"`; else that of this machine. A package may be for `"aarch64-v8"`
+                /// too ([packages.md](packages.md#for-aarch64)). Extensions follow, as in
+                /// `"x86-64-v4+avx512vnni"` and `"aarch64-v8+dotprod"`
                 target: Option<String> = $crate::Kind::Text("a name such as 'x86-64-v3'"), $crate::Value::Unset, Resolved;
                 /// the device to run on, of those that `disc.devices()` lists: `"cpu"`, `"cuda:0"`,
                 /// or one like `"simt:sm_90"`, which runs code for a GPU on the host and checks it

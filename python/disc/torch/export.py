@@ -56,10 +56,11 @@ def export(
         path: The file to write.
         kwargs: The keyword arguments of the example.
         dims: Names and facts of sizes, as for ``disc.optimize``.
-        target: A CPU level such as ``"x86-64-v3"``, a GPU such as ``"nvptx:sm_90"``, or a list of
-            which the best one that can run is picked when the package is loaded; else this
-            machine's, or that of ``options.device``. A GPU may name the level of its host program:
-            ``"nvptx:sm_90 on x86-64-v3"``; this machine's without.
+        target: A CPU level such as ``"x86-64-v3"`` or ``"aarch64-v8+dotprod"``, whatever this
+            machine is, a GPU such as ``"nvptx:sm_90"``, or a list of which the best one that can
+            run is picked when the package is loaded; else this machine's, or that of
+            ``options.device``. A GPU may name the level of its host program: ``"nvptx:sm_90 on
+            x86-64-v3"``; this machine's without.
         options: Options, over those of an enclosing ``with``.
         ir: Keeps the program as text.
         prepared: Keeps weights as kernels read them, which loads faster and takes more room.

@@ -169,9 +169,9 @@ pub(super) struct CompileArguments {
     #[arg(long, short, value_name = "FILE")]
     pub(super) output: Option<PathBuf>,
 
-    /// CPU levels such as `x86-64-v3`, and GPUs such as `nvptx:sm_90`, or `nvptx:sm_90 on
-    /// x86-64-v3` with the CPU that runs the host program; by default this machine. A package has
-    /// code for each.
+    /// CPU levels such as `x86-64-v3` and `aarch64-v8+sve`, and GPUs such as `nvptx:sm_90`, or
+    /// `nvptx:sm_90 on x86-64-v3` with the CPU that runs the host program; by default this machine.
+    /// A package has code for each.
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub(super) target: Vec<String>,
 
