@@ -1,36 +1,13 @@
 // Hand-written entries that keep the contract of disc-abi (crates/disc-abi/src/context.rs): what the compiler does not emit, or not alone.
-#include <stdint.h>
 #include <string.h>
 
-typedef struct {
-    void *data;
-    const int64_t *sizes, *strides;
-    uint32_t rank;
-    uint8_t dtype, device;
-    uint16_t flags;
-} Tensor;
+#include "disc_abi.h"
 
-typedef struct Context Context;
-typedef struct {
-    uint32_t version, size;
-    void *(*alloc)(Context *, int64_t);
-    uint64_t (*mark)(Context *);
-    void (*release)(Context *, uint64_t);
-    void *(*alloc_output)(Context *, uint32_t, uint32_t, uint32_t, const int64_t *);
-    int32_t (*launch)(Context *, void *, const uint64_t *, int64_t, int64_t, int64_t);
-    int32_t (*fail)(Context *, uint32_t, const int64_t *, uint32_t);
-} Runtime;
-struct Context {
-    const Runtime *runtime;
-    const void **weights;
-};
-
-const uint32_t disc_abi_version = 6;
-static const int bytes_of[] = {0, 2, 2, 4, 8, 1, 1, 1, 2, 2, 4, 4, 8, 8};
+const uint32_t disc_abi_version = DISC_ABI_VERSION;
 
 // One input, copied to one output of its type and sizes. A contiguous input of size 13 fails at site 1.
 int32_t copy(Context *context, const Tensor *in, Tensor *out) {
-    int64_t bytes = bytes_of[in->dtype];
+    int64_t bytes = (int64_t)BYTES_OF[in->dtype];
     for (uint32_t i = 0; i < in->rank; i++) {
         if (in->sizes[i] == 13) return context->runtime->fail(context, 1, in->sizes, in->rank);
         bytes *= in->sizes[i];
@@ -56,7 +33,7 @@ int32_t second_half(Context *context, const Tensor *in, Tensor *out) { return wr
 
 // The first element of the first weight.
 int32_t first_weight(Context *context, const Tensor *in, Tensor *out) {
-    float *to = context->runtime->alloc_output(context, 0, 3, 0, 0);
+    float *to = (float *)context->runtime->alloc_output(context, 0, 3, 0, 0);
     if (!to) return -1;
     *to = *(const float *)context->weights[0];
     return 0;

@@ -17,9 +17,9 @@ def code() -> bytes:
     with tempfile.TemporaryDirectory() as folder:
         target = Path(folder) / "entries.so"
         source = Path(__file__).with_name("entries.c")
-        subprocess.run(
-            ["cc", "-O1", "-shared", "-fPIC", "-nostdlib", "-o", target, source, "-lc"], check=True
-        )
+        header = Path(__file__).parents[2] / "crates" / "disc-abi" / "include"
+        flags = ["-O1", "-shared", "-fPIC", "-nostdlib", f"-I{header}"]
+        subprocess.run(["cc", *flags, "-o", target, source, "-lc"], check=True)
         return target.read_bytes()
 
 

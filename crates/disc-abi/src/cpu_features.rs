@@ -34,18 +34,24 @@ macro_rules! has_aarch64_feature {
     ($name:expr; $($feature:tt)*) => {
         match $name {
             $($feature => ::std::arch::is_aarch64_feature_detected!($feature),)*
-            "sve256" => ::std::arch::is_aarch64_feature_detected!("sve") && $crate::scalable_vector_bytes() >= 32,
-            "sve512" => ::std::arch::is_aarch64_feature_detected!("sve") && $crate::scalable_vector_bytes() >= 64,
+            "sve256" | "sve512" => {
+                let bytes = if $name == "sve256" { 32 } else { 64 };
+                // SAFETY: the processor has SVE.
+                ::std::arch::is_aarch64_feature_detected!("sve") && unsafe { $crate::scalable_vector_bytes() } >= bytes
+            }
             _ => false,
         }
     };
 }
 
-/// Returns the bytes of a vector register of SVE, which a processor with that extension must have.
+/// Returns the bytes of a vector register of SVE.
+///
+/// # Safety
+/// The processor has SVE, and the operating system lets the process use it.
 #[cfg(target_arch = "aarch64")]
-pub fn scalable_vector_bytes() -> u64 {
+pub unsafe fn scalable_vector_bytes() -> u64 {
     let bytes: u64;
-    // SAFETY: the caller has found SVE; the instruction is `rdvl x0, #1`, which reads a length.
+    // SAFETY: the caller's promise; the instruction is `rdvl x0, #1`, which reads a length.
     unsafe { core::arch::asm!(".inst 0x04bf5020", out("x0") bytes, options(nomem, nostack, preserves_flags)) };
     bytes
 }

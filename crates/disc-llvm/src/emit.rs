@@ -184,7 +184,12 @@ impl<'c> Emit<'c> {
 
     /// Calls an intrinsic that is overloaded on the type of its first argument alone.
     pub(crate) fn intrinsic(&self, name: &str, arguments: &[Val<'c>]) -> Emitted<'c> {
-        let call = self.call_intrinsic(name, &[arguments[0].get_type()], arguments)?;
+        self.typed_intrinsic(name, &[arguments[0].get_type()], arguments)
+    }
+
+    /// Calls an intrinsic with a value, overloaded on `types`.
+    pub(crate) fn typed_intrinsic(&self, name: &str, types: &[BasicTypeEnum<'c>], arguments: &[Val<'c>]) -> Emitted<'c> {
+        let call = self.call_intrinsic(name, types, arguments)?;
         Ok(call.try_as_basic_value().expect_basic("an intrinsic with a value"))
     }
 
@@ -244,7 +249,7 @@ impl<'c> Emit<'c> {
     }
 }
 
-fn vector_of(element: BasicTypeEnum<'_>, lanes: u32) -> BasicTypeEnum<'_> {
+pub(crate) fn vector_of(element: BasicTypeEnum<'_>, lanes: u32) -> BasicTypeEnum<'_> {
     match (lanes, element) {
         (1, element) => element,
         (_, BasicTypeEnum::IntType(ty)) => ty.vec_type(lanes).into(),

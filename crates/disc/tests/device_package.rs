@@ -118,7 +118,7 @@ fn the_newest_kernels_that_a_gpu_runs_are_picked_or_others_by_name() {
     assert_eq!(opened.entry("main").unwrap().inputs()[0].dims(), ["B", "128"]);
     run(&mut session(&opened, Some("cuda:0")), 2);
     let on_cpu = Session::new(&opened, SessionOptions::default()).err().unwrap();
-    assert!(on_cpu.message.contains("runs on this processor: it has `nvptx:sm_80 on x86-64-v2`, "), "{on_cpu}");
+    assert!(on_cpu.message.contains("runs on this processor: the package has `nvptx:sm_80 on x86-64-v2`, "), "{on_cpu}");
     assert_eq!(on_cpu.code(), code::PACKAGE_TARGET);
 }
 

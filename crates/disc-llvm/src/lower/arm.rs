@@ -6,14 +6,16 @@
 use super::Lowering;
 use crate::{
     Error,
-    emit::{Emit, Emitted, Val, lanes_of},
+    emit::{Emit, Emitted, Val, lanes_of, vector_of},
 };
 use disc_codegen::target::{ArmExtension, Target};
 use disc_ir::DType;
 use inkwell::{
     IntPredicate,
     types::{BasicTypeEnum, ScalableVectorType},
+    values::AsValueRef,
 };
+use llvm_sys::core::LLVMBuildFreeze;
 
 /// Bits of a register of NEON, and of the part that all registers of SVE have.
 const BITS: u32 = 128;
@@ -32,30 +34,26 @@ impl<'c> Emit<'c> {
             (DType::BF16, DType::BF16) => "bfdot",
             _ => return Ok(None),
         };
-        let is_float = elements == DType::BF16;
+        let element: BasicTypeEnum<'c> = match elements {
+            DType::BF16 => self.context.bf16_type().into(),
+            other => self.int(other.bits()).into(),
+        };
         if 32 * lanes_of(sum) == BITS {
-            let held: BasicTypeEnum<'c> = match elements {
-                DType::BF16 => self.context.bf16_type().vec_type(BITS / 16).into(),
-                other => self.int_ty(other.bits(), BITS / other.bits()),
-            };
+            let held = vector_of(element, BITS / elements.bits());
             let [a, b] = [a, b].map(|word| self.bitcast(word, held));
             let types = [sum.get_type(), held];
-            let call = self.call_intrinsic(&format!("llvm.aarch64.neon.{name}"), &types, &[sum, a?, b?])?;
-            return Ok(Some(call.try_as_basic_value().expect_basic("a sum")));
+            return self.typed_intrinsic(&format!("llvm.aarch64.neon.{name}"), &types, &[sum, a?, b?]).map(Some);
         }
         // LLVM has no short way to a scalable vector of bf16, and each register is filled.
-        let held: BasicTypeEnum<'c> = match elements {
-            DType::BF16 => self.context.bf16_type().scalable_vec_type(BITS / 16).into(),
-            other => self.int(other.bits()).scalable_vec_type(BITS / other.bits()).into(),
-        };
+        let held: BasicTypeEnum<'c> = scalable_of(element)?.into();
         let whole = |value: Val<'c>| self.scalable(value, |ty| ty.get_poison().into());
         let [a, b] = [a, b].map(|word| Ok::<_, Error>(self.builder.build_bit_cast(whole(word)?, held, "")?));
         let sums = whole(sum)?;
         // The form for bf16 has one type.
         let types = [sums.get_type()];
-        let types = if is_float { &[][..] } else { &types[..] };
-        let call = self.call_intrinsic(&format!("llvm.aarch64.sve.{name}"), types, &[sums, a?, b?])?;
-        self.fixed(call.try_as_basic_value().expect_basic("a sum"), sum.get_type()).map(Some)
+        let types = if elements == DType::BF16 { &[][..] } else { &types[..] };
+        let sums = self.typed_intrinsic(&format!("llvm.aarch64.sve.{name}"), types, &[sums, a?, b?])?;
+        self.fixed(sums, sum.get_type()).map(Some)
     }
 
     /// Picks elements of 32 bits out of two registers, by a table of their bytes.
@@ -66,8 +64,8 @@ impl<'c> Emit<'c> {
         let bytes = self.add(self.mul(place, c(0x0404_0404))?, c(0x0302_0100))?;
         let held = self.int_ty(8, BITS / 8);
         let [first, second, bytes] = [a, b, bytes].map(|value| self.bitcast(value, held));
-        let call = self.call_intrinsic("llvm.aarch64.neon.tbl2", &[held], &[first?, second?, bytes?])?;
-        self.bitcast(call.try_as_basic_value().expect_basic("what a table holds"), a.get_type())
+        let picked = self.typed_intrinsic("llvm.aarch64.neon.tbl2", &[held], &[first?, second?, bytes?])?;
+        self.bitcast(picked, a.get_type())
     }
 
     /// Returns the type to load a vector as: small elements of a word would be widened one by one.
@@ -77,6 +75,17 @@ impl<'c> Emit<'c> {
             (Target::AArch64(_), BasicTypeEnum::VectorType(vector)) if is_word(vector.get_size()) => self.int(32).into(),
             _ => memory,
         }
+    }
+
+    /// Keeps LLVM from widening the elements that a gather reads as it reads them: at four of 16
+    /// bits, with registers of more than 128, it fails to select an instruction.
+    pub(super) fn as_gathered(&self, value: Val<'c>, dtype: DType) -> Val<'c> {
+        if !matches!(self.target, Target::AArch64(_)) || dtype.size() != 2 {
+            return value;
+        }
+        // SAFETY: a value of this context, at the place where the builder stands; a frozen value
+        // has its type.
+        unsafe { Val::new(LLVMBuildFreeze(self.builder.as_mut_ptr(), value.as_value_ref(), c"".as_ptr())) }
     }
 
     /// Returns true if masked accesses are made by predicates here: of longer vectors LLVM does so
@@ -90,14 +99,12 @@ impl<'c> Emit<'c> {
         let element = value.into_vector_value().get_type().get_element_type();
         let ty = scalable_of(element)?;
         let arguments = [rest(ty), value, self.i64(0).into()];
-        let call = self.call_intrinsic("llvm.vector.insert", &[ty.into(), value.get_type()], &arguments)?;
-        Ok(call.try_as_basic_value().expect_basic("a vector"))
+        self.typed_intrinsic("llvm.vector.insert", &[ty.into(), value.get_type()], &arguments)
     }
 
     /// Takes the first lanes of a scalable vector.
     fn fixed(&self, value: Val<'c>, ty: BasicTypeEnum<'c>) -> Emitted<'c> {
-        let call = self.call_intrinsic("llvm.vector.extract", &[ty, value.get_type()], &[value, self.i64(0).into()])?;
-        Ok(call.try_as_basic_value().expect_basic("a vector"))
+        self.typed_intrinsic("llvm.vector.extract", &[ty, value.get_type()], &[value, self.i64(0).into()])
     }
 
     /// Turns the lanes of a mask from `first` on into a predicate for a register of such elements.
@@ -144,11 +151,7 @@ impl<'c> Lowering<'_, 'c> {
             self.align_argument(call, 0, dtype);
             parts.push(self.emit.fixed(call.try_as_basic_value().expect_basic("a load has a value"), part)?);
         }
-        while parts.len() > 1 {
-            let pair = |pair: &[Val<'c>]| self.emit.shuffle(pair[0], pair.last().copied(), 0..2 * lanes_of(pair[0]));
-            parts = parts.chunks(2).map(pair).collect::<Result<_, _>>()?;
-        }
-        if lanes == lanes_of(parts[0]) { Ok(Some(parts[0])) } else { self.emit.shuffle(parts[0], None, 0..lanes).map(Some) }
+        self.emit.joined(parts, lanes).map(Some)
     }
 
     /// Stores a vector under a mask by predicates. Returns false where LLVM is to choose.
@@ -160,7 +163,7 @@ impl<'c> Lowering<'_, 'c> {
         let count = BITS / bits;
         for first in (0..lanes).step_by(count as usize) {
             let at = self.emit.element_address(dtype, at.into_pointer_value(), self.emit.i64(first.into()).into())?;
-            let part = self.emit.shuffle(value, None, (first..first + count).map(|lane| lane.min(lanes - 1)))?;
+            let part = self.emit.lanes_from(value, first, count)?;
             let wide = self.emit.scalable(part, |ty| ty.get_poison().into())?;
             let types = [wide.get_type(), at.get_type()];
             let call =

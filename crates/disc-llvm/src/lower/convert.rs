@@ -46,7 +46,7 @@ impl<'c> Emit<'c> {
         if lanes == 1 || matches!(self.target, Target::AArch64(_)) {
             let name = if to.is_signed_integer() { "llvm.fptosi.sat" } else { "llvm.fptoui.sat" };
             let types = [self.ty(to, lanes), x.get_type()];
-            return Ok(self.call_intrinsic(name, &types, &[x])?.try_as_basic_value().expect_basic("a conversion has a value"));
+            return self.typed_intrinsic(name, &types, &[x]);
         }
         match to.bits() {
             64 if !self.target.converts_longs() => self.float_to_long(x, from, to),

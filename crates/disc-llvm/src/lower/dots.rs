@@ -1,6 +1,6 @@
 //! Lowers dot products of elements that share a lane: one instruction each, if the target has it.
 //!
-//! `Target::word` lists the forms of a target; schedules ask for no other.
+//! `Target::word_elements` lists the forms of a target; schedules ask for no other.
 use super::{Lowering, tiles::is_tile};
 use crate::{Error, emit::lanes_of};
 use disc_codegen::target::Target;

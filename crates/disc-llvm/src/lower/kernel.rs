@@ -58,7 +58,7 @@ impl<'c> Lowering<'_, 'c> {
                 let arguments = [addresses, mask, memory.const_zero()];
                 let call = self.emit.call_intrinsic("llvm.masked.gather", &[memory, addresses.get_type()], &arguments)?;
                 self.align_argument(call, 0, dtype);
-                Ok(call.try_as_basic_value().expect_basic("a load has a value"))
+                Ok(self.emit.as_gathered(call.try_as_basic_value().expect_basic("a load has a value"), dtype))
             }
         }
     }

@@ -21,6 +21,11 @@ impl<'c> Emit<'c> {
             let arguments: Vec<Val<'c>> = [x, n, zeros, all].into_iter().chain(mode).collect();
             parts.push(self.target_intrinsic(&name, &arguments)?);
         }
+        self.joined(parts, lanes)
+    }
+
+    /// Joins registers, and takes the first `lanes` of all.
+    pub(super) fn joined(&self, mut parts: Vec<Val<'c>>, lanes: u32) -> Emitted<'c> {
         while parts.len() > 1 {
             let pair = |pair: &[Val<'c>]| self.shuffle(pair[0], pair.last().copied(), 0..2 * lanes_of(pair[0]));
             parts = parts.chunks(2).map(pair).collect::<Result<_, _>>()?;
@@ -33,7 +38,7 @@ impl<'c> Emit<'c> {
     }
 
     /// Extracts `count` lanes from `first` on, and repeats the last lane as padding.
-    fn lanes_from(&self, value: Val<'c>, first: u32, count: u32) -> Emitted<'c> {
+    pub(super) fn lanes_from(&self, value: Val<'c>, first: u32, count: u32) -> Emitted<'c> {
         let lanes = lanes_of(value);
         match lanes {
             1 => self.splat(value, count),

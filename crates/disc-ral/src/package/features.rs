@@ -115,8 +115,9 @@ pub(super) fn pick<'m>(manifest: &'m Manifest, device: &dyn Device, asked: Optio
         }
         [] if asked.is_some() => format!("the package has no code{of}{on}: it has {has}"),
         [] if !is_cpu => format!("the package has no code that runs{on}: it has {has}"),
-        [] => format!("no code of the package runs on this processor: it has {has}"),
-        _ => format!("no code{of} of the package runs{on} on this processor: it has {has}; {}", lacking(&suiting)),
+        [] => format!("no code of the package runs on this processor: the package has {has}"),
+        _ if is_cpu => format!("no code{of} of the package runs on this processor: the package has {has}; {}", lacking(&suiting)),
+        _ => format!("no code{of} of the package runs{on} with this processor: the package has {has}; {}", lacking(&suiting)),
     }))
 }
 
@@ -206,7 +207,7 @@ mod tests {
         assert_eq!(pick(Some("low")).unwrap().name, "low");
         let refused = |asked| pick(Some(asked)).unwrap_err().message;
         let lacks = "`high+more` needs no-such-feature, which it lacks";
-        let has = "it has `low`, `high+more`, `strange`; this processor is";
+        let has = "the package has `low`, `high+more`, `strange`; this processor is";
         assert_eq!(refused("high"), format!("no code for `high` of the package runs on this processor: {has} {HERE}: {lacks}"));
         assert!(refused("strange").ends_with(&format!("this processor is {HERE}: `strange` is for pdp11")));
         assert!(refused("other").contains("no code for `other`: it has `low`, `high+more`, `strange`"));
@@ -214,7 +215,7 @@ mod tests {
         assert_eq!(
             super::pick(&others, &Chip(0), None).unwrap_err().message,
             format!(
-                "no code of the package runs on this processor: it has `high+more`, `strange`; \
+                "no code of the package runs on this processor: the package has `high+more`, `strange`; \
                  this processor is {HERE}: {lacks}; `strange` is for pdp11"
             )
         );
@@ -253,7 +254,10 @@ mod tests {
         assert_eq!(name(&package, None).unwrap(), "gpu:chip_8 on low");
         assert_eq!(name(&package, Some("gpu:chip_8")).unwrap(), "gpu:chip_8 on low");
         assert!(
-            pick(&package, &Chip(0), None).unwrap_err().message.contains("runs on this processor: it has `gpu:chip_8 on low`")
+            pick(&package, &Chip(0), None)
+                .unwrap_err()
+                .message
+                .contains("runs on this processor: the package has `gpu:chip_8 on low`")
         );
         let both = manifest(vec![target("low", HERE, &[]), gpu]);
         assert_eq!(name(&both, None).unwrap(), "low");

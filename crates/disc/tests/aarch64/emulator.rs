@@ -43,7 +43,8 @@ fn programs() -> &'static Result<(String, PathBuf), String> {
         let compiler = found(&["aarch64-linux-gnu-gcc"]).ok_or("there is no aarch64-linux-gnu-gcc")?;
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/aarch64/runner.c");
         let runner = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("runner-{}", std::process::id()));
-        let arguments = ["-std=gnu11", "-O1", "-static-libgcc", "-o"];
+        let header = concat!("-I", env!("CARGO_MANIFEST_DIR"), "/../disc-abi/include");
+        let arguments = ["-std=gnu11", "-O1", "-static-libgcc", header, "-o"];
         let made = Command::new(compiler).args(arguments).arg(&runner).arg(source).output().map_err(|e| e.to_string())?;
         match made.status.success() {
             true => Ok((qemu, runner)),

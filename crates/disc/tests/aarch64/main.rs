@@ -8,24 +8,16 @@ mod emulator;
 #[path = "../native/mod.rs"]
 mod native;
 mod packages;
+#[path = "../suite/mod.rs"]
+mod suite;
 mod target;
 
-use disc::ir::{
-    generate::cases::Shapes,
-    ops::{OPS, OpDef},
-};
-use disc_filetests::{Checked, Compiled, check_file, corpus, matrix, soak};
-use libtest_mimic::{Arguments, Failed, Trial};
-use std::{
-    path::{Path, PathBuf},
-    process::ExitCode,
-};
+use disc::ir::generate::cases::Shapes;
+use disc_filetests::Compiled;
+use libtest_mimic::Arguments;
+use std::process::ExitCode;
+use suite::{Suite, picked, some_shapes};
 use target::TARGETS;
-
-/// Random programs, and the sizes that each gets.
-const PROGRAMS: u64 = 200;
-const SIZES: u64 = 3;
-const SEED: u64 = 1;
 
 fn takes_all() -> bool {
     std::env::var_os("DISC_AARCH64").is_some_and(|value| value == "all")
@@ -33,43 +25,16 @@ fn takes_all() -> bool {
 
 /// Returns the targets that run a test.
 fn targets(name: &str) -> Vec<&'static dyn Compiled> {
-    // FNV-1a: the same on every machine.
-    let hash = name.bytes().fold(0xCBF2_9CE4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01B3));
-    let picked = (hash % TARGETS.len() as u64) as usize;
-    let takes = |number: &usize| takes_all() || *number == picked;
+    let takes = |number: &usize| takes_all() || *number == picked(name, TARGETS.len());
     (0..TARGETS.len()).filter(takes).map(|number| &TARGETS[number] as &dyn Compiled).collect()
 }
 
-fn file(name: &str, path: PathBuf) -> Result<(), Failed> {
-    // The harness takes compilers that live as long as the process.
-    match check_file(name, path, targets(name).leak()) {
-        Checked::Failed(why) => Err(why.into()),
-        Checked::Passed | Checked::Skipped(_) => Ok(()),
-    }
+fn shapes(_: usize, op: usize) -> Vec<Shapes> {
+    if takes_all() { Shapes::ALL.to_vec() } else { some_shapes(op) }
 }
 
-fn op(number: usize, def: &OpDef) -> Result<(), Failed> {
-    for target in targets(def.name) {
-        let shapes = match takes_all() {
-            true => Shapes::ALL.to_vec(),
-            false if number.is_multiple_of(2) => vec![Shapes::Static, Shapes::Empty, Shapes::Dynamic],
-            false => vec![Shapes::Ones, Shapes::Partly, Shapes::Dynamic],
-        };
-        let report = matrix::check(def.kind, target, &shapes).map_err(Failed::from)?;
-        if let Some(first) = report.failures.first() {
-            return Err(format!("{} of {} cases on {}:\n{first}", report.failures.len(), report.cases, target.name()).into());
-        }
-    }
-    Ok(())
-}
-
-fn random_program(number: u64) -> Result<(), Failed> {
-    for target in targets(&number.to_string()) {
-        if let (_, Some(failure)) = soak::check(soak::module(SEED, number), number, SIZES, target) {
-            return Err(failure.text(target).into());
-        }
-    }
-    Ok(())
+fn again(_: &dyn Compiled, number: u64) -> String {
+    format!("DISC_AARCH64=all cargo test --package disc --test aarch64 -- --exact random/{number}")
 }
 
 fn main() -> ExitCode {
@@ -79,11 +44,7 @@ fn main() -> ExitCode {
     }
     let names: Vec<_> = TARGETS.iter().map(ToString::to_string).collect();
     println!("under qemu: {}", names.join(", "));
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../filetests/run");
-    let files = corpus(&root).into_iter().map(|(name, path)| Trial::test(format!("run/{name}"), move || file(&name, path)));
-    let ops = OPS.iter().enumerate().map(|(number, def)| Trial::test(format!("matrix/{}", def.name), move || op(number, def)));
-    let programs = (0..PROGRAMS).map(|number| Trial::test(format!("random/{number}"), move || random_program(number)));
-    let trials = files.chain(ops).chain(programs).chain(packages::trials());
+    let trials = Suite { compilers: targets, shapes, again }.trials().chain(packages::trials());
     let conclusion = libtest_mimic::run(&Arguments::from_args(), trials.collect());
     emulator::clean_up();
     println!("under qemu, with NEON and with SVE at vector lengths of 128, 256 and 512 bits:");

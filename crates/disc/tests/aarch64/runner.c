@@ -6,72 +6,18 @@
 // other, each with scratch of its own.
 #define _GNU_SOURCE
 #include <dlfcn.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum { VERSION = 6, ALIGN = 64, MOST_VALUES = 64, KERNEL_VALUES = 8, MOST_FRAMES = 4096 };
+#include "disc_abi.h"
+
+enum { MOST_VALUES = 64, MOST_FRAMES = 4096 };
 enum { OK = 0, FAILED = -1 };
 enum { LOAD = 1, WEIGHTS = 2, CALL = 3 };
 enum { SUCCEEDED = 0, AT_SITE = 1, BROKEN = 2 };
-
-typedef struct {
-    void *data;
-    const int64_t *sizes, *strides;
-    uint32_t rank;
-    uint8_t dtype, device;
-    uint16_t flags;
-} Tensor;
-
-typedef struct Context Context;
-typedef int32_t Kernel(const uint64_t *args, int64_t begin, int64_t end, uint8_t *scratch);
-typedef int32_t Entry(Context *context, const Tensor *inputs, Tensor *outputs);
-
-typedef struct {
-    uint64_t dtype;
-    int64_t sizes[3], strides[4], panel;
-    const uint8_t *left, *right;
-    uint8_t *result;
-    Kernel *kernel;
-    const uint64_t *args;
-    int64_t units, cost, scratch;
-    Kernel *rest;
-    uint64_t *rest_args;
-    int64_t rest_slot, rest_units, rest_cost, rest_scratch;
-} Gemm;
-
-typedef struct {
-    uint32_t version, size;
-    uint8_t *(*alloc)(Context *, int64_t);
-    uint64_t (*mark)(Context *);
-    void (*release)(Context *, uint64_t);
-    uint8_t *(*alloc_output)(Context *, uint32_t, uint32_t, uint32_t, const int64_t *);
-    int32_t (*launch)(Context *, Kernel *, const uint64_t *, int64_t, int64_t, int64_t);
-    int32_t (*fail)(Context *, uint32_t, const int64_t *, uint32_t);
-    int32_t (*copy)(Context *, uint8_t *, const uint8_t *, int64_t);
-    int32_t (*gemm)(Context *, const Gemm *);
-    int64_t (*layout_arena)(Context *, uint32_t, const int64_t *, const int64_t *, uint32_t, int64_t *);
-    void *launch_grid;
-    int32_t (*fetch)(Context *, uint64_t *, const int64_t *, uint32_t);
-    void *others[4];
-} Runtime;
-
-struct Context {
-    const Runtime *runtime;
-    const uint8_t *const *weights;
-    const void *kernels;
-    int64_t nontemporal_bytes;
-    const void *reserved[2];
-    void *user;
-};
-
-_Static_assert(sizeof(Context) == 56 && sizeof(Runtime) == 8 + 15 * 8 && sizeof(Tensor) == 32 && sizeof(Gemm) == 23 * 8,
-               "the layouts of disc-abi");
-
-static const uint64_t BYTES_OF[] = {0, 2, 2, 4, 8, 1, 1, 1, 2, 2, 4, 4, 8, 8};
 
 // The failure of the call that runs, the memory of its frames, and the memory that outlives it.
 static int failure;
@@ -108,8 +54,8 @@ static int break_down(const char *why) {
 // Memory that holds what no code should read.
 static uint8_t *fresh(uint64_t bytes) {
     if (bytes > (uint64_t)1 << 36) return NULL;
-    uint64_t room = (bytes + ALIGN) / ALIGN * ALIGN;
-    uint8_t *memory = aligned_alloc(ALIGN, room);
+    uint64_t room = (bytes + DISC_ALIGN) / DISC_ALIGN * DISC_ALIGN;
+    uint8_t *memory = aligned_alloc(DISC_ALIGN, room);
     if (memory) memset(memory, 0xa5, room);
     return memory;
 }
@@ -163,14 +109,14 @@ static int32_t run(Kernel *kernel, const uint64_t *args, int64_t units, int64_t 
     int32_t status = OK;
     int64_t parts = is_nested || units < 3 ? 1 : 3;
     for (int64_t part = 0; part < parts && units > 0 && status == OK; ++part) {
-        uint8_t *scratch = fresh((uint64_t)(scratch_bytes > ALIGN ? scratch_bytes : ALIGN));
+        uint8_t *scratch = fresh((uint64_t)(scratch_bytes > DISC_ALIGN ? scratch_bytes : DISC_ALIGN));
         if (!scratch) return break_down("there is no scratch");
         status = kernel(args, units * part / parts, units * (part + 1) / parts, scratch);
         if (status > 0 && !is_nested && failure == 0) {
             failure = AT_SITE;
             site = (uint64_t)status;
-            value_count = KERNEL_VALUES;
-            memcpy(values, scratch, KERNEL_VALUES * sizeof *values);
+            value_count = DISC_KERNEL_VALUES;
+            memcpy(values, scratch, DISC_KERNEL_VALUES * sizeof *values);
         }
         free(scratch);
     }
@@ -238,7 +184,7 @@ static int32_t fetch(Context *context, uint64_t *words, const int64_t *sizes, ui
 }
 
 static const Runtime RUNTIME = {
-    VERSION, sizeof(Runtime), alloc, mark, release, alloc_output, launch, fail, copy, gemm, layout_arena, NULL, fetch, {0},
+    DISC_ABI_VERSION, sizeof(Runtime), alloc, mark, release, alloc_output, launch, fail, copy, gemm, layout_arena, NULL, fetch, {0},
 };
 
 static void *library;
@@ -259,7 +205,7 @@ static void load(void) {
     free(code);
     close(file);
     const uint32_t *version = library ? dlsym(library, "disc_abi_version") : NULL;
-    const char *why = !library ? dlerror() : version && *version == VERSION ? "" : "the code is for another version of the runtime";
+    const char *why = !library ? dlerror() : version && *version == DISC_ABI_VERSION ? "" : "the code is for another version of the runtime";
     give_word(strlen(why));
     give(why, strlen(why));
 }

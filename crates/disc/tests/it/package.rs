@@ -145,7 +145,7 @@ fn a_machine_without_code_of_its_own_says_what_it_is_and_what_the_package_has() 
     assert_eq!(error.code(), code::PACKAGE_TARGET);
     assert_eq!(
         error.message,
-        "no code of the package runs on this processor: it has `aarch64-v8`, `aarch64-v8+sve`; \
+        "no code of the package runs on this processor: the package has `aarch64-v8`, `aarch64-v8+sve`; \
          this processor is x86_64: `aarch64-v8` is for aarch64; `aarch64-v8+sve` is for aarch64"
     );
 }
@@ -162,7 +162,10 @@ fn a_machine_that_lacks_a_feature_names_it() {
     assert!(error.contains(&format!("; `{newer}` needs {missing}, which it lacks")), "{error}");
     let asked = OpenOptions { target: Some("aarch64-v8".into()), ..OpenOptions::default() };
     let error = Package::from_bytes(&bytes, &asked).unwrap_err().message;
-    assert!(error.contains("no code for `aarch64-v8` of the package runs on this processor: it has `aarch64-v8`"), "{error}");
+    assert!(
+        error.contains("no code for `aarch64-v8` of the package runs on this processor: the package has `aarch64-v8`"),
+        "{error}"
+    );
 }
 
 #[test]

@@ -107,7 +107,7 @@ fn case(kind: VersionKind) -> Case {
         },
         VersionKind::AttentionTiles => Case {
             program: ATTENTION_OF_BF16,
-            inputs: vec![vec![1, 20, 32], vec![1, 40, 32], vec![1, 40, 32]],
+            inputs: vec![vec![1, 20, 64], vec![1, 40, 64], vec![1, 40, 64]],
             ends: "_attention_tiles",
             device: None,
         },

@@ -352,23 +352,8 @@ func @main(%q: tensor<[B]x[S]x[D]xf32>, %k: tensor<[B]x[T]x[D]xf32>, %v: tensor<
   return %o : tensor<[B]x[S]x[E]xf16>
 }";
 
-/// Attention of bf16: its scores in f32, and its weights rounded.
-pub(super) const ATTENTION_OF_BF16: &str = "
-func @main(%q: tensor<[B]x[S]x32xbf16>, %k: tensor<[B]x[T]x32xbf16>, %v: tensor<[B]x[T]x32xbf16>) -> tensor<[B]x[S]x32xbf16> {
-  %s = dot_general %q, %k, batching_dims = [0] x [0], contracting_dims = [2] x [2], dtype = f32 : (tensor<[B]x[S]x32xbf16>, tensor<[B]x[T]x32xbf16>) -> tensor<[B]x[S]x[T]xf32>
-  %l = constant dense<-inf> : tensor<f32>
-  %z = constant dense<0.0> : tensor<f32>
-  %t = reduce %s, %l, dims = [2] : (tensor<[B]x[S]x[T]xf32>, tensor<f32>) -> tensor<[B]x[S]xf32> applies maximum
-  %tb = broadcast_in_dim %t, dims = [0, 1] : (tensor<[B]x[S]xf32>) -> tensor<[B]x[S]x[T]xf32>
-  %d = subtract %s, %tb : tensor<[B]x[S]x[T]xf32>
-  %e = exponential %d : tensor<[B]x[S]x[T]xf32>
-  %r = reduce %e, %z, dims = [2] : (tensor<[B]x[S]x[T]xf32>, tensor<f32>) -> tensor<[B]x[S]xf32> applies add
-  %rb = broadcast_in_dim %r, dims = [0, 1] : (tensor<[B]x[S]xf32>) -> tensor<[B]x[S]x[T]xf32>
-  %p = divide %e, %rb : tensor<[B]x[S]x[T]xf32>
-  %w = convert %p : (tensor<[B]x[S]x[T]xf32>) -> tensor<[B]x[S]x[T]xbf16>
-  %o = dot_general %w, %v, batching_dims = [0] x [0], contracting_dims = [2] x [1] : (tensor<[B]x[S]x[T]xbf16>, tensor<[B]x[T]x32xbf16>) -> tensor<[B]x[S]x32xbf16>
-  return %o : tensor<[B]x[S]x32xbf16>
-}";
+/// Attention of bf16.
+pub(super) const ATTENTION_OF_BF16: &str = include_str!("../programs/attention_of_bf16.disc");
 
 /// A convolution of 16 features to 16, with filters transformed for Winograd's method.
 pub(super) const WINOGRAD: &str = "

@@ -91,23 +91,8 @@ fn tiles_stay_in_their_registers() {
     }
 }
 
-/// Attention of bf16: its scores in f32, and its weights rounded.
-const ATTENTION: &str = "
-func @main(%q: tensor<[B]x[S]x64xbf16>, %k: tensor<[B]x[T]x64xbf16>, %v: tensor<[B]x[T]x64xbf16>) -> tensor<[B]x[S]x64xbf16> {
-  %s = dot_general %q, %k, batching_dims = [0] x [0], contracting_dims = [2] x [2], dtype = f32 : (tensor<[B]x[S]x64xbf16>, tensor<[B]x[T]x64xbf16>) -> tensor<[B]x[S]x[T]xf32>
-  %l = constant dense<-inf> : tensor<f32>
-  %z = constant dense<0.0> : tensor<f32>
-  %t = reduce %s, %l, dims = [2] : (tensor<[B]x[S]x[T]xf32>, tensor<f32>) -> tensor<[B]x[S]xf32> applies maximum
-  %tb = broadcast_in_dim %t, dims = [0, 1] : (tensor<[B]x[S]xf32>) -> tensor<[B]x[S]x[T]xf32>
-  %d = subtract %s, %tb : tensor<[B]x[S]x[T]xf32>
-  %e = exponential %d : tensor<[B]x[S]x[T]xf32>
-  %r = reduce %e, %z, dims = [2] : (tensor<[B]x[S]x[T]xf32>, tensor<f32>) -> tensor<[B]x[S]xf32> applies add
-  %rb = broadcast_in_dim %r, dims = [0, 1] : (tensor<[B]x[S]xf32>) -> tensor<[B]x[S]x[T]xf32>
-  %p = divide %e, %rb : tensor<[B]x[S]x[T]xf32>
-  %w = convert %p : (tensor<[B]x[S]x[T]xf32>) -> tensor<[B]x[S]x[T]xbf16>
-  %o = dot_general %w, %v, batching_dims = [0] x [0], contracting_dims = [2] x [1] : (tensor<[B]x[S]x[T]xbf16>, tensor<[B]x[T]x64xbf16>) -> tensor<[B]x[S]x64xbf16>
-  return %o : tensor<[B]x[S]x64xbf16>
-}";
+/// Attention of bf16, which tests of the facade run too.
+const ATTENTION: &str = include_str!("../../../../disc/tests/programs/attention_of_bf16.disc");
 
 #[test]
 fn tiles_of_attention_stay_in_their_registers() {
