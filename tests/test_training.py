@@ -207,7 +207,9 @@ def test_tied_weights():
         x = torch.randint(0, 10, (rows, 4))
         for run in (fast, expected):
             run(x).square().sum().backward()
-        same(gradients(model), gradients(expected))
+        # Terms of either sign meet in one weight's gradient: it is as exact as the largest of them.
+        largest = expected.words.weight.grad.abs().max().item()
+        same(gradients(model), gradients(expected), rtol=0, atol=1e-6 * largest)
 
 
 def test_hooks_of_parameters():

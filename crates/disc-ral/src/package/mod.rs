@@ -56,7 +56,8 @@ pub struct Package {
 }
 
 struct Contents {
-    archive: Archive,
+    /// Shared with the weights in `loaded`, which read its memory.
+    archive: Arc<Archive>,
     /// The name of the target that was asked for.
     asked: Option<String>,
     /// The device of sessions that name none.
@@ -118,7 +119,7 @@ impl Package {
             false => features::pick(&archive.manifest, &*opened(&device)?, asked.as_deref())?,
         };
         let target = Target::read(info, &archive)?;
-        let contents = Contents { archive, asked, device, target, loaded: Mutex::default() };
+        let contents = Contents { archive: Arc::new(archive), asked, device, target, loaded: Mutex::default() };
         Ok(Self { contents: Arc::new(contents) })
     }
 
@@ -211,7 +212,7 @@ impl Target {
 
 impl Contents {
     /// Loads code and weights on a device.
-    fn load(self: &Arc<Self>, device: Arc<dyn Device>) -> Result<Executable, Error> {
+    fn load(&self, device: Arc<dyn Device>) -> Result<Executable, Error> {
         let info = features::pick(&self.archive.manifest, &*device, self.asked.as_deref())?;
         let target = if *info == self.target.info { self.target.clone() } else { Target::read(info, &self.archive)? };
         // SAFETY: the bytes were made by disc's compiler for this metadata, as far as their
@@ -226,16 +227,16 @@ impl Contents {
     }
 
     /// Returns the plain weights in the order of the metadata.
-    fn weights(self: &Arc<Self>, target: &Target) -> Result<Vec<Weight>, Error> {
+    fn weights(&self, target: &Target) -> Result<Vec<Weight>, Error> {
         let constants = target.info.constants();
         let file = WeightsFile::read(WEIGHTS, self.archive.bytes_of(WEIGHTS)?)?;
         let constants = WeightsFile::read(&constants, self.archive.bytes_of(&constants)?)?;
-        let owner: Arc<dyn Any + Send + Sync> = Arc::clone(self) as _;
+        let owner: Arc<dyn Any + Send + Sync> = Arc::clone(&self.archive) as _;
         let weight = |meta| {
             if let Some(constant) = constants.constant(meta)? {
                 return Ok(constant);
             }
-            // SAFETY: the archive's memory lives as long as `self`, and is never written to.
+            // SAFETY: the archive's memory lives as long as the owner, and is never written to.
             let weight = unsafe { file.weight(meta, &owner) }?;
             weight.ok_or_else(|| fault(WEIGHTS, format!("it lacks the weight `{}`", meta.name)))
         };
@@ -243,7 +244,7 @@ impl Contents {
     }
 
     /// Returns the prepared weights of the package, if it has some.
-    fn prepared(self: &Arc<Self>, target: &Target) -> Result<Option<Prepared>, Error> {
+    fn prepared(&self, target: &Target) -> Result<Option<Prepared>, Error> {
         if !target.info.prepared {
             return Ok(None);
         }
@@ -256,9 +257,9 @@ impl Contents {
             return Ok(None);
         }
         self.archive.read_ahead(&name);
-        // SAFETY: the archive's memory lives as long as `self`, is never written to, and its parts
+        // SAFETY: the archive's memory lives as long as the owner, is never written to, and its parts
         // are aligned.
-        Ok(Some(unsafe { Prepared::borrowed(bytes.as_ptr(), bytes.len(), Arc::clone(self) as _) }))
+        Ok(Some(unsafe { Prepared::borrowed(bytes.as_ptr(), bytes.len(), Arc::clone(&self.archive) as _) }))
     }
 }
 

@@ -210,6 +210,21 @@ fn a_file_is_replaced_when_it_is_complete_and_its_weights_are_shared() {
 }
 
 #[test]
+fn a_closed_package_gives_its_memory_back() {
+    let path = std::env::temp_dir().join(format!("disc-closed-{}.discpkg", std::process::id()));
+    export(vec![program(LINEAR, "main")], &path, &Options::default(), &everything()).unwrap();
+    let is_mapped = || std::fs::read_to_string("/proc/self/maps").unwrap().contains(path.to_str().unwrap());
+    let package = Package::open_with(&path, &OpenOptions { cache: None, ..OpenOptions::default() }).unwrap();
+    let mut session = Session::new(&package, SessionOptions::default()).unwrap();
+    drop(package);
+    session.run("main", &[Tensor::new(&[1, 3], &[1.0_f32, 1.0, 1.0]).unwrap()]).unwrap();
+    assert!(is_mapped(), "the weights are read where they are");
+    drop(session);
+    assert!(!is_mapped());
+    std::fs::remove_file(&path).unwrap();
+}
+
+#[test]
 fn the_manifest_bounds_the_temporary_memory_of_a_call() {
     let text = "
 func @main(%x: tensor<[B]x[S]xf32>) -> tensor<[B]x[S]xf32> {
