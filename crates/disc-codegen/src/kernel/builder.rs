@@ -516,6 +516,11 @@ impl KernelBuilder {
         self.emit_all(OpKind::DotLanes, &[a, b, sum], &attrs, None)[0]
     }
 
+    /// Adds to the blocks in `sum` the products of the pairs of rows in `a` and of columns in `b`.
+    pub fn dot_pairs(&mut self, elements: DType, a: Value, b: Value, sum: Value) -> Value {
+        self.emit_all(OpKind::DotPairs, &[a, b, sum], &[("elements", elements.into())], None)[0]
+    }
+
     /// Picks the lanes of `a` followed by `b` that `places` name.
     pub fn pick_lanes(&mut self, a: Value, b: Value, places: Value) -> Value {
         self.emit(OpKind::PickLanes, &[a, b, places])

@@ -74,14 +74,24 @@ impl AArch64 {
     }
 
     /// The elements that words hold: see [`Target::word_elements`](super::Target::word_elements).
-    /// Both operands of a product are signed, or both unsigned (`sdot`, `udot`, `bfdot`).
+    /// Both operands of a product are signed, or both unsigned (`sdot`, `udot`).
     pub(super) fn word_elements(&self, dtype: DType) -> Option<DType> {
         let extension = match dtype {
             DType::I8 | DType::U8 => ArmExtension::DotProd,
-            DType::BF16 => ArmExtension::Bf16,
-            _ => return None,
+            _ => ArmExtension::Bf16,
         };
-        self.has(extension).then_some(dtype)
+        let suits = matches!(dtype, DType::I8 | DType::U8 | DType::BF16);
+        (suits && (self.has(extension) || self.multiplies_pairs(dtype))).then_some(dtype)
+    }
+
+    /// Returns true if pairs of rows are multiplied by pairs of columns: see
+    /// [`Target::multiplies_pairs`](super::Target::multiplies_pairs).
+    pub(super) fn multiplies_pairs(&self, elements: DType) -> bool {
+        match elements {
+            DType::I8 | DType::U8 => self.has(ArmExtension::I8mm),
+            DType::BF16 => self.has(ArmExtension::Bf16),
+            _ => false,
+        }
     }
 
     /// The bytes of a vector register that code may count on.

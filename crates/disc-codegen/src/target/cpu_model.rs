@@ -19,8 +19,17 @@ pub struct CpuModel {
     pub has_wide_cores: bool,
     /// A vector is multiplied by one lane of another in one instruction: NEON's registers.
     pub multiplies_by_lane: bool,
-    /// Rows of a matrix in one word, for the element types that may be multiplied in words.
-    word_rows: [(DType, Option<i64>); 3],
+    /// The words of the element types that may be multiplied in words.
+    words: [(DType, Option<Words>); 3],
+}
+
+/// How a matrix is laid out in words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Words {
+    /// Rows in a word.
+    rows: i64,
+    /// Columns of a panel.
+    columns: u32,
 }
 
 /// The register tile of a matmul.
@@ -62,6 +71,12 @@ impl CpuModel {
     /// above them.
     pub const UNIT_ROWS: i64 = 16;
 
+    /// The register tile of products of pairs of rows and pairs of columns, which fill 128 bits: 16
+    /// registers of sums, two of rows and eight of the panel. Joining two rows is one of nine vector
+    /// instructions; it would be one of five on a panel of eight columns. LLVM spills the sums of
+    /// six rows.
+    pub const PAIRED_TILE: Tile = Tile { rows: 4, columns: 16, lanes: 4 };
+
     /// Returns the model of a target that is a CPU.
     pub fn of(target: &Target) -> Option<Self> {
         let (vector_bytes, vector_registers) = match target {
@@ -74,12 +89,23 @@ impl CpuModel {
             Target::Nvptx { .. } | Target::Amdgpu { .. } | Target::Simt { .. } => return None,
         };
         let has_wide_cores = matches!(target, Target::X86(x86) if x86.level() == X86Level::V4 && x86.has(X86Extension::AvxVnni));
-        let word_rows = [DType::I8, DType::U8, DType::BF16].map(|dtype| {
-            let elements = target.word_elements(dtype);
-            (dtype, elements.map(|elements| (DType::I32.size() / elements.size()) as i64))
-        });
         let multiplies_by_lane = matches!(target, Target::AArch64(arm) if arm.vector_bytes() == 16);
-        Some(Self { vector_bytes, vector_registers, has_wide_cores, multiplies_by_lane, word_rows })
+        let mut model =
+            Self { vector_bytes, vector_registers, has_wide_cores, multiplies_by_lane, words: [(DType::I8, None); 3] };
+        model.words = [DType::I8, DType::U8, DType::BF16].map(|dtype| {
+            let words = |elements: DType| {
+                let is_paired = target.multiplies_pairs(elements);
+                let word = if is_paired { DType::I64 } else { DType::I32 };
+                let tile = if is_paired { Self::PAIRED_TILE } else { model.tile(DType::F32) };
+                Words { rows: (word.size() / elements.size()) as i64, columns: tile.columns }
+            };
+            (dtype, target.word_elements(dtype).map(words))
+        });
+        Some(model)
+    }
+
+    fn words(&self, dtype: DType) -> Option<Words> {
+        self.words.iter().find(|(of, _)| *of == dtype).and_then(|&(_, words)| words)
     }
 
     /// Returns the register tile for accumulators of a type: two vectors wide, as tall as the
@@ -105,7 +131,11 @@ impl CostModel for CpuModel {
     }
 
     fn word_rows(&self, dtype: DType) -> Option<i64> {
-        self.word_rows.iter().find(|(of, _)| *of == dtype).and_then(|&(_, rows)| rows)
+        self.words(dtype).map(|words| words.rows)
+    }
+
+    fn word_columns(&self, dtype: DType) -> i64 {
+        self.words(dtype).map_or(0, |words| words.columns.into())
     }
 
     fn widens_rows(&self, dtype: DType) -> bool {
@@ -178,6 +208,10 @@ mod tests {
         assert_eq!(rows("x86-64-v3"), [Some(2), Some(2), None, None]);
         assert_eq!(rows("x86-64-v4+avx512bf16+avx512vnni"), [Some(4), Some(2), Some(2), None]);
         assert_eq!(rows("aarch64-v8"), [None; 4]);
+        assert_eq!(rows("aarch64-v8+dotprod"), [Some(4), Some(4), None, None]);
+        assert_eq!(rows("aarch64-v8+bf16+i8mm"), [Some(8), Some(8), Some(4), None]);
+        let columns = |text: &str| model(text).word_columns(DType::I8);
+        assert_eq!(["x86-64-v3", "aarch64-v8+dotprod", "aarch64-v8+i8mm+sve256"].map(columns), [16, 8, 16]);
     }
 
     #[test]

@@ -207,8 +207,8 @@ impl Target {
         sizes.contains(&dtype.size()) && lanes * dtype.size() as u32 == self.vector_bytes()
     }
 
-    /// The type of the elements of `dtype` in words of 32 bits that one instruction multiplies and
-    /// adds up, if the target has such: `I8` and `U8` for four products, `I16` and `BF16` for two.
+    /// The type of the elements of `dtype` in words that one instruction multiplies and adds up, if
+    /// the target has such (words of 32 bits, or [`Self::multiplies_pairs`]): `I8` and `U8` for four products, `I16` and `BF16` for two.
     ///
     /// The first and the last depend on extensions only: code for a level runs on CPUs that lack
     /// them. Cores with AVX512-FP16 (Sapphire Rapids and later ones) add up products of f32 faster:
@@ -230,6 +230,12 @@ impl Target {
             }
             _ => None,
         }
+    }
+
+    /// Returns true if one instruction multiplies two rows by two columns, of which it takes 64 bits
+    /// each: the words of these elements have so many bits (`bfmmla`, `smmla`, `ummla`).
+    pub fn multiplies_pairs(&self, elements: DType) -> bool {
+        matches!(self, Self::AArch64(arm) if arm.multiplies_pairs(elements))
     }
 
     /// Returns true if elements of words are multiplied as unsigned ones by signed ones, so that

@@ -188,16 +188,31 @@ pub(super) fn recast_lanes(_: &mut Machine<'_>, call: &Call<'_>) -> Evaluated {
 }
 
 pub(super) fn dot_lanes(_: &mut Machine<'_>, call: &Call<'_>) -> Evaluated {
-    let (sum, elements) = (call.tensor(2)?, call.attr_dtype("elements")?);
-    let per_lane = DType::I32.size() / elements.size();
-    let held = |tensor: &Tensor, dtype| {
-        let count = (tensor.len() * per_lane) as i64;
-        Tensor::new(dtype, vec![count], tensor.bytes().to_vec())
-    };
+    let elements = call.attr_dtype("elements")?;
     let a_elements = call.attr_dtype("a_elements").unwrap_or(elements);
-    let (a, b) = (held(call.tensor(0)?, a_elements)?, held(call.tensor(1)?, elements)?);
+    dots(call, [a_elements, elements], |lane| [lane, lane])
+}
+
+pub(super) fn dot_pairs(_: &mut Machine<'_>, call: &Call<'_>) -> Evaluated {
+    // Of the four lanes of a block, the higher bit tells the row and the lower one the column.
+    let lanes = |lane: usize| [lane / 4 * 2 + lane / 2 % 2, lane / 4 * 2 + lane % 2];
+    dots(call, [call.attr_dtype("elements")?; 2], lanes)
+}
+
+/// Adds to each lane of the sums the products of the elements that two lanes hold; `lanes` gives
+/// the number of that in `a` and that in `b`.
+fn dots(call: &Call<'_>, elements: [DType; 2], lanes: impl Fn(usize) -> [usize; 2]) -> Evaluated {
+    let sum = call.tensor(2)?;
+    let held = |side: usize| {
+        let tensor = call.tensor(side)?;
+        let count = tensor.bytes().len() / elements[side].size();
+        Tensor::new(elements[side], vec![count as i64], tensor.bytes().to_vec())
+    };
+    let (a, b) = (held(0)?, held(1)?);
+    let per_lane = b.len() / call.tensor(1)?.len();
     let lane = |lane: usize| {
-        (lane * per_lane..(lane + 1) * per_lane).fold(sum.at(lane), |sum, i| match (a.at(i), b.at(i), sum) {
+        let [row, column] = lanes(lane).map(|lane| lane * per_lane);
+        (0..per_lane).fold(sum.at(lane), |sum, i| match (a.at(row + i), b.at(column + i), sum) {
             (Scalar::Int(a), Scalar::Int(b), Scalar::Int(sum)) => round(DType::I32, Scalar::Int(a * b + sum)),
             (a, b, sum) => Scalar::Float((a.as_f64() as f32).mul_add(b.as_f64() as f32, sum.as_f64() as f32).into()),
         })

@@ -146,6 +146,7 @@ pub(super) fn eval(kind: K) -> Eval {
         K::LibraryConvolution | K::LibraryGemm => Op(grid::decline),
 
         K::DotLanes => Op(kernel::dot_lanes),
+        K::DotPairs => Op(kernel::dot_pairs),
         K::ExtractLane => Op(kernel::extract_lane),
         K::Fma => L(Other(kernel::fma)),
         K::For => Op(kernel::for_),

@@ -203,6 +203,18 @@ op! {
 }
 
 op! {
+    /// Multiplies pairs of rows by pairs of columns. Lanes `2i` and `2i + 1` of `a` are two rows,
+    /// those of `b` two columns, each with the elements that the lane holds: eight of 8 bits, four
+    /// of 16. Lanes `4i` to `4i + 3` of `sum` are the block that their products are added to: the
+    /// first row by both columns, then the second. Sums are as those of `dot_lanes`.
+    ///
+    /// (C1) `a` and `b` are vectors of i64, with half as many lanes as `sum`: a multiple of two.
+    /// (C2) `elements` is i8 or u8 and `sum` of i32, or bf16 and of f32.
+    DotPairs = "dot_pairs"(a: one(NUMBER), b: one(NUMBER), sum: one(NUMBER)) { elements: required(AttrKind::DType) } -> (result: one(NUMBER))
+        traits [Pure] stages Stages::Kernel, infer dot_pairs;
+}
+
+op! {
     /// `a * b + c`, rounded once where the target can, else twice.
     ///
     /// (C1) All types are equal.
@@ -427,15 +439,31 @@ fn dot_lanes(cx: &InferCx<'_>) -> Inferred {
     (0..2).try_for_each(|i| cx.equal_types(1, (cx.operand_name(i), cx.ty(i)), ("the lanes of `sum`", &words)))?;
     match (cx.dtype("elements"), cx.ty(2).dtype()) {
         (Some(DType::I8 | DType::U8 | DType::I16), DType::I32) | (Some(DType::BF16), DType::F32) => {}
-        (elements, sum) => {
-            let elements = elements.map_or("none", DType::name);
-            return Err(cx.error(Code::E0204, 2, format!("`elements` is {elements}, `sum` is of {sum}")));
-        }
+        (elements, sum) => return Err(other_sums(cx, elements, sum)),
     }
     match (cx.dtype("a_elements"), cx.dtype("elements")) {
         (None, _) | (Some(DType::U8), Some(DType::I8)) => Ok(vec![cx.ty(2).clone()]),
         (Some(other), _) => Err(cx.error(Code::E0204, 3, format!("`a_elements` is {other}"))),
     }
+}
+
+fn dot_pairs(cx: &InferCx<'_>) -> Inferred {
+    let blocks = lanes(cx, 2)? / 4;
+    let pairs = Type::Vector { lanes: 2 * blocks, dtype: DType::I64 };
+    if blocks == 0 || 4 * blocks != lanes(cx, 2)? {
+        return Err(cx.error(Code::E0204, 1, format!("`sum` has type {}, which is not made of blocks of four", cx.ty(2))));
+    }
+    (0..2).try_for_each(|i| cx.equal_types(1, (cx.operand_name(i), cx.ty(i)), ("the pairs of `sum`", &pairs)))?;
+    match (cx.dtype("elements"), cx.ty(2).dtype()) {
+        (Some(DType::I8 | DType::U8), DType::I32) | (Some(DType::BF16), DType::F32) => Ok(vec![cx.ty(2).clone()]),
+        (elements, sum) => Err(other_sums(cx, elements, sum)),
+    }
+}
+
+/// Returns the error of sums that are not those of the elements.
+fn other_sums(cx: &InferCx<'_>, elements: Option<DType>, sum: DType) -> Diagnostic {
+    let elements = elements.map_or("none", DType::name);
+    cx.error(Code::E0204, 2, format!("`elements` is {elements}, `sum` is of {sum}"))
 }
 
 fn fma(cx: &InferCx<'_>) -> Inferred {

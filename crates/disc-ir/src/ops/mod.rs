@@ -62,7 +62,7 @@ op_table! {
     control::{Assert, Call, If, Return, While},
     fused::{Fusion},
     kernel::{
-        DotLanes, ExtractLane, Fma, For, LaneMask, Lanes, Load, LoadTile, PickLanes, Prefetch, RecastLanes, ReduceLanes, ScaleByPower, Scratch, Splat, Store, StoreTile,
+        DotLanes, DotPairs, ExtractLane, Fma, For, LaneMask, Lanes, Load, LoadTile, PickLanes, Prefetch, RecastLanes, ReduceLanes, ScaleByPower, Scratch, Splat, Store, StoreTile,
         TransposeLanes, UnzipLanes, View, ZipLanes,
     },
     grid::{

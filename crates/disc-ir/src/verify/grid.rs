@@ -4,7 +4,7 @@
 //! - Ops of threads (`place`, `barrier`, ...) are in grid kernels alone: not in routines, which may
 //!   be called by some of the threads.
 //! - A grid kernel, and a routine that it calls, has nothing that only vector registers do: masks
-//!   and indices that are vectors, `lane_mask` of several lanes, `dot_lanes`, non-temporal stores.
+//!   and indices that are vectors, `lane_mask` of several lanes, `dot_lanes` and `dot_pairs`, non-temporal stores.
 //!   It accesses memory, and moves elements between lanes, by 16 bytes at most; a part of a tile is
 //!   accessed as a whole.
 //! - Segments of lanes, tiles and matrices are as large as the grid's warps admit.
@@ -88,7 +88,9 @@ fn of_vector_registers(function: &Function, inst: Inst) -> Option<String> {
     let kind = function.kind_of(inst);
     match kind {
         OpKind::LaneMask if lanes(function.results_of(inst).first()) == 1 => None,
-        OpKind::LaneMask | OpKind::DotLanes | OpKind::LoadTile | OpKind::StoreTile => Some("an op of vector registers".into()),
+        OpKind::LaneMask | OpKind::DotLanes | OpKind::DotPairs | OpKind::LoadTile | OpKind::StoreTile => {
+            Some("an op of vector registers".into())
+        }
         OpKind::Load | OpKind::Store => {
             let (accessed, mask) = if kind == OpKind::Load { (function.result(inst), 2) } else { (operands[2], 3) };
             match () {

@@ -31,29 +31,41 @@ impl<'c> Emit<'c> {
         let name = match (a_elements, elements) {
             (DType::I8, DType::I8) => "sdot",
             (DType::U8, DType::U8) => "udot",
-            (DType::BF16, DType::BF16) => "bfdot",
             _ => return Ok(None),
         };
-        let element: BasicTypeEnum<'c> = match elements {
-            DType::BF16 => self.context.bf16_type().into(),
-            other => self.int(other.bits()).into(),
-        };
+        let element: BasicTypeEnum<'c> = self.int(elements.bits()).into();
         if 32 * lanes_of(sum) == BITS {
             let held = vector_of(element, BITS / elements.bits());
             let [a, b] = [a, b].map(|word| self.bitcast(word, held));
             let types = [sum.get_type(), held];
             return self.typed_intrinsic(&format!("llvm.aarch64.neon.{name}"), &types, &[sum, a?, b?]).map(Some);
         }
-        // LLVM has no short way to a scalable vector of bf16, and each register is filled.
         let held: BasicTypeEnum<'c> = scalable_of(element)?.into();
         let whole = |value: Val<'c>| self.scalable(value, |ty| ty.get_poison().into());
         let [a, b] = [a, b].map(|word| Ok::<_, Error>(self.builder.build_bit_cast(whole(word)?, held, "")?));
         let sums = whole(sum)?;
-        // The form for bf16 has one type.
-        let types = [sums.get_type()];
-        let types = if elements == DType::BF16 { &[][..] } else { &types[..] };
-        let sums = self.typed_intrinsic(&format!("llvm.aarch64.sve.{name}"), types, &[sums, a?, b?])?;
+        let sums = self.typed_intrinsic(&format!("llvm.aarch64.sve.{name}"), &[sums.get_type()], &[sums, a?, b?])?;
         self.fixed(sums, sum.get_type()).map(Some)
+    }
+
+    /// Adds the products of two rows and two columns to a block of four sums. Returns `None` without
+    /// an instruction for these elements, or for so many lanes.
+    pub(super) fn dot_pairs_on_arm(&self, elements: DType, [a, b, sum]: [Val<'c>; 3]) -> Result<Option<Val<'c>>, Error> {
+        let (name, element): (_, BasicTypeEnum<'c>) = match elements {
+            DType::I8 => ("smmla", self.int(8).into()),
+            DType::U8 => ("ummla", self.int(8).into()),
+            DType::BF16 => ("bfmmla", self.context.bf16_type().into()),
+            _ => return Ok(None),
+        };
+        if 32 * lanes_of(sum) != BITS {
+            return Ok(None);
+        }
+        let held = vector_of(element, BITS / elements.bits());
+        let [a, b] = [a, b].map(|pair| self.bitcast(pair, held));
+        // The form for bf16 has one type.
+        let types = [sum.get_type(), held];
+        let types = if elements == DType::BF16 { &[][..] } else { &types[..] };
+        self.typed_intrinsic(&format!("llvm.aarch64.neon.{name}"), types, &[sum, a?, b?]).map(Some)
     }
 
     /// Picks elements of 32 bits out of two registers, by a table of their bytes.

@@ -55,4 +55,18 @@ impl Lowering<'_, '_> {
         self.define(inst, value);
         Ok(())
     }
+
+    pub(super) fn dot_pairs(&mut self, inst: Inst) -> Result<(), Error> {
+        let operands = self.operands(inst)?;
+        let (&[a, b, sum], Some(&Attr::DType(elements))) = (&operands[..], self.attr(inst, "elements")) else {
+            return Err(self.error(inst, "needs three operands and the type `elements`".to_owned()));
+        };
+        let value = match self.emit.target {
+            Target::AArch64(_) => self.emit.dot_pairs_on_arm(elements, [a, b, sum])?,
+            _ => None,
+        };
+        let none = || self.error(inst, format!("has no instruction for {elements} in {} lanes", lanes_of(sum)));
+        self.define(inst, value.ok_or_else(none)?);
+        Ok(())
+    }
 }

@@ -264,6 +264,7 @@ impl<'e, 'c> Lowering<'e, 'c> {
             Release => self.release(inst),
             Weight => self.weight(inst),
             DotLanes => self.dot_lanes(inst),
+            DotPairs => self.dot_pairs(inst),
             ExtractLane => self.extract_lane(inst),
             LaneMask => self.lane_mask(inst),
             Lanes => self.lanes(inst),

@@ -22,6 +22,10 @@ pub trait CostModel: Debug + Send + Sync {
     fn word_rows(&self, _dtype: DType) -> Option<i64> {
         None
     }
+    /// Columns of a panel of such words.
+    fn word_columns(&self, _dtype: DType) -> i64 {
+        self.panel_columns()
+    }
     /// Returns true if matmuls read weights on the left as f32, although they are stored in this
     /// type: rows that stay for many columns would be converted in each call.
     fn widens_rows(&self, _dtype: DType) -> bool {

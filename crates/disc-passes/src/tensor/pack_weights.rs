@@ -51,12 +51,16 @@ fn run(module: &mut Module, cx: &mut PassCx) -> Result<usize, Diagnostic> {
                 let product = rows::spread(rw, inst, &fixed, cx);
                 return rw.take_error().map(|()| product);
             };
-            // A vector holds half as many f64 as f32 elements.
             let word = word(rw, inst, matrix, &*model);
             if !rw.f.ty(matrix.value).dtype().is_float() && word.is_none() {
                 return Ok(None);
             }
-            let width = if rw.f.ty(rw.f.result(inst)).dtype() == DType::F64 { width / 2 } else { width };
+            let width = match word {
+                Some(_) => model.word_columns(rw.f.ty(matrix.value).dtype()),
+                // A vector holds half as many f64 as f32 elements.
+                None if rw.f.ty(rw.f.result(inst)).dtype() == DType::F64 => width / 2,
+                None => width,
+            };
             let product = if cx.spend() { pack(rw, inst, matrix, width, word.unwrap_or(1)) } else { None };
             rw.take_error().map(|()| product)
         })?;

@@ -50,7 +50,8 @@ pub(super) fn suits_threads(kernel: &Function) -> bool {
             | OpKind::ZipLanes
             | OpKind::UnzipLanes
             | OpKind::TransposeLanes
-            | OpKind::DotLanes => lanes(kernel.result(inst)) == 1,
+            | OpKind::DotLanes
+            | OpKind::DotPairs => lanes(kernel.result(inst)) == 1,
             _ => true,
         }
     })

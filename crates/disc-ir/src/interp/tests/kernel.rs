@@ -100,6 +100,21 @@ host @main(%x: buffer<8xi32>, %at: buffer<4xi32>) {
     return
 }";
 
+const PAIRS: &str = "kernel @k(%x: buffer<16xi8>, %y: buffer<4xi32>, %begin: i64, %end: i64) {
+    %zero = constant dense<0> : i64
+    %a = load %x[%zero] : (buffer<16xi8>, i64) -> vector<16xi8>
+    %w = recast_lanes %a : (vector<16xi8>) -> vector<2xi64>
+    %s = constant dense<1> : vector<4xi32>
+    %p = dot_pairs %w, %w, %s, elements = ELEMENTS : (vector<2xi64>, vector<2xi64>, vector<4xi32>) -> vector<4xi32>
+    store %y[%zero], %p : (buffer<4xi32>, i64, vector<4xi32>)
+    return
+}
+host @main(%x: buffer<16xi8>) {
+    %y = alloc_output index = 0 : buffer<4xi32>
+    launch %x, %y, kernel = @k, units = [1], cost = [1], scratch = [0] : (buffer<16xi8>, buffer<4xi32>)
+    return
+}";
+
 fn program(name: &str, text: String, inputs: &[Data], outputs: &[Data]) -> Case {
     Case { name: name.into(), text, inputs: inputs.to_vec(), outputs: outputs.to_vec() }
 }
@@ -135,6 +150,12 @@ pub(super) fn cases() -> Vec<Case> {
             &[("2xi32", wanted.to_vec())],
         )
     };
+    // The numbers from 0 to 7 and eight of -1, as two rows and as two columns.
+    let blocks = |elements: &str, wanted: [f64; 4]| {
+        let x = (0..8).map(f64::from).chain([-1.0; 8]).collect();
+        let text = PAIRS.replace("ELEMENTS", elements);
+        program(&format!("dot_pairs of {elements}"), text, &[("16xi8", x)], &[("4xi32", wanted.to_vec())])
+    };
     let affine = |ty, x: Vec<f64>| {
         let wanted = x.iter().map(|x| 2.0 * x + 1.0).collect();
         program("affine", format!("{AFFINE}{AFFINE_HOST}"), &[(ty, x)], &[(ty, wanted)])
@@ -146,6 +167,8 @@ pub(super) fn cases() -> Vec<Case> {
     vec![
         program("square", SQUARE.into(), &[("4xi32", vec![1.0, 2.0, 3.0, 4.0])], &[("4xi32", vec![1.0, 3.0, 2.0, 4.0])]),
         program("nontemporal", nontemporal, &[("4xi32", vec![1.0, 2.0, 3.0, 4.0])], &[("4xi32", vec![1.0, 3.0, 2.0, 4.0])]),
+        blocks("i8", [141.0, -27.0, -27.0, 9.0]),
+        blocks("u8", [141.0, 7141.0, 7141.0, 520_201.0]),
         pairs("unzip_lanes", [0.0, 2.0, 4.0, 6.0, 1.0, 3.0, 5.0, 7.0]),
         pairs("zip_lanes", [0.0, 4.0, 1.0, 5.0, 2.0, 6.0, 3.0, 7.0]),
         // Of indices, the bits of 0 to 7 count.

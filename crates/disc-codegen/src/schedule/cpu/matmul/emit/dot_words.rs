@@ -14,7 +14,7 @@ const SIGNS: i64 = 0x8080_8080;
 pub(in crate::schedule) fn load(kb: &mut KernelBuilder, word: DotWord, buffer: Value, at: Value, lanes: u32) -> Value {
     let loaded = kb.load(buffer, at, lanes * word.count() as u32, None);
     let loaded = kb.convert(loaded, word.elements);
-    kb.recast(loaded, DType::I32)
+    kb.recast(loaded, word.dtype)
 }
 
 /// Interleaves rows that follow each other into words, one for each lane.
@@ -24,11 +24,11 @@ fn woven(kb: &mut KernelBuilder, word: DotWord, rows: &[Value]) -> Value {
     let mut words = None;
     for (place, &row) in (0..).zip(rows) {
         let row = kb.emit_all(OpKind::BitcastConvert, &[row], &[("dtype", unsigned.into())], None)[0];
-        let row = kb.convert(row, DType::I32);
+        let row = kb.convert(row, word.dtype);
         words = Some(match words {
             None => row,
             Some(words) => {
-                let above = kb.constant(Literal::splat_i64(DType::I32, place * bits), kb.lanes(row));
+                let above = kb.constant(Literal::splat_i64(word.dtype, place * bits), kb.lanes(row));
                 let shifted = kb.map(OpKind::ShiftLeft, &[row, above]);
                 kb.map(OpKind::Or, &[words, shifted])
             }

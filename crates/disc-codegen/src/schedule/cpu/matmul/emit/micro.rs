@@ -3,6 +3,7 @@
 use super::{
     epilogue_routine, int4,
     masks::{column_masks, tail_masks},
+    pairs,
     parameters::{Parameters, RowBufferParameters},
     partial_sums,
     prefetch::{self, EpiloguePrefetch, FETCHED_ROWS, RowPrefetch},
@@ -82,7 +83,7 @@ fn accumulate(
     ahead: Option<&EpiloguePrefetch>,
 ) -> Vec<Value> {
     let step = Step::of(kb, plan, parameters, (source, rows), masks);
-    let count = rows as usize * masks.len();
+    let count = step.sums();
     let chains = CHAINS.div_ceil(count).next_power_of_two().min(round_steps(plan.tile) as usize);
     let mut sums = step.start(kb, plan.word);
     (1..chains).for_each(|_| sums.extend(step.start(kb, None)));
@@ -136,7 +137,9 @@ fn accumulate(
             step.emit(kb, k, carried)
         }),
     };
-    (0..count).map(|i| (1..chains).fold(sums[i], |sum, chain| kb.map(OpKind::Add, &[sum, sums[chain * count + i]]))).collect()
+    let mut total = |i: usize| (1..chains).fold(sums[i], |sum, chain| kb.map(OpKind::Add, &[sum, sums[chain * count + i]]));
+    let totals: Vec<Value> = (0..count).map(&mut total).collect();
+    if plan.multiplies_pairs() { pairs::rows_of(&step, kb, &totals) } else { totals }
 }
 
 /// The loop over whole rounds of steps.
@@ -186,8 +189,8 @@ impl Rounds<'_> {
 /// each adds to its own sums in turn.
 fn in_turn(kb: &mut KernelBuilder, step: &Step<'_>, chains: usize, [low, high]: [Value; 2], sums: &[Value]) -> Vec<Value> {
     let count = sums.len() / chains;
-    if chains == 1 && step.plan.reads_rows_by_lane() {
-        let turn = kb.int(i64::from(step.plan.tile.lanes));
+    if let (1, Some(steps)) = (chains, step.plan.steps_by_lane()) {
+        let turn = kb.int(steps);
         return kb.for_([low, high, turn], sums, |kb, k, carried| step.emit_by_lane(kb, k, carried));
     }
     let turn = kb.int(chains as i64);

@@ -14,6 +14,7 @@ pub(in crate::schedule) mod masks;
 pub(in crate::schedule) mod micro;
 pub(in crate::schedule) mod operands;
 pub(in crate::schedule) mod pack;
+mod pairs;
 pub(in crate::schedule) mod parameters;
 pub(in crate::schedule) mod partial_sums;
 pub(in crate::schedule) mod partition;

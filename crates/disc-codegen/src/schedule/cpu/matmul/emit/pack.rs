@@ -13,7 +13,7 @@ use crate::{
         cpu::matmul::plan::{MatmulPlan, im2col::Im2col},
     },
 };
-use disc_ir::{DType, Value};
+use disc_ir::Value;
 
 /// Copies a panel whose columns are contiguous.
 pub(in crate::schedule) fn copy_panel(
@@ -85,7 +85,10 @@ pub(in crate::schedule) fn transpose_panel(
                     });
                     let loaded = kb.load(operands.right(), at, (lanes * size) as u32, mask);
                     let loaded = kb.convert(loaded, plan.rows_dtype());
-                    rows.push(if plan.word.is_some() { kb.recast(loaded, DType::I32) } else { loaded });
+                    rows.push(match plan.word {
+                        Some(word) => kb.recast(loaded, word.dtype),
+                        None => loaded,
+                    });
                 }
                 let first = kb.div(k, per_word);
                 for (i, row) in kb.transpose_lanes(&rows).into_iter().enumerate() {

@@ -1,5 +1,5 @@
 //! One step of a micro-kernel along the sums.
-use super::{dot_words, parameters::Parameters, prefetch::FETCHED_ROWS};
+use super::{dot_words, pairs, parameters::Parameters, prefetch::FETCHED_ROWS};
 use crate::{
     element::matmul::multiply_add,
     kernel::KernelBuilder,
@@ -91,11 +91,17 @@ impl<'p> Step<'p> {
     }
 
     pub(in crate::schedule) fn emit(&self, kb: &mut KernelBuilder, k: Value, sums: &[Value]) -> Vec<Value> {
+        if self.plan.multiplies_pairs() {
+            return pairs::add_products(self, kb, k, sums);
+        }
         self.add_products(kb, k, sums, |step, kb, row| step.elements(kb, step.starts[row], k, 1))
     }
 
-    /// Emits as many steps as a vector has lanes: it holds what they read of a row.
+    /// Emits [`MatmulPlan::steps_by_lane`] steps: a vector holds what they read of a row.
     pub(in crate::schedule) fn emit_by_lane(&self, kb: &mut KernelBuilder, k: Value, sums: &[Value]) -> Vec<Value> {
+        if self.plan.multiplies_pairs() {
+            return pairs::add_products_of_two(self, kb, k, sums);
+        }
         let lanes = self.plan.tile.lanes;
         let rows: Vec<Value> = self.starts.iter().map(|&start| self.elements(kb, start, k, lanes)).collect();
         (0..lanes).fold(sums.to_vec(), |sums, lane| {
@@ -106,7 +112,7 @@ impl<'p> Step<'p> {
     }
 
     /// Loads what some steps from `k` on read of a row: their elements, or words.
-    fn elements(&self, kb: &mut KernelBuilder, start: Value, k: Value, steps: u32) -> Value {
+    pub(super) fn elements(&self, kb: &mut KernelBuilder, start: Value, k: Value, steps: u32) -> Value {
         let number = self.a_first.map_or(k, |first| kb.sub(k, first));
         let along = kb.mul(number, self.a_step);
         let here = kb.add(start, along);
@@ -202,8 +208,17 @@ impl<'p> Step<'p> {
         dot_words::columns(kb, word.0, word.1)
     }
 
+    /// The vectors that sums are added up in.
+    pub(super) fn sums(&self) -> usize {
+        let (rows, vectors) = (self.starts.len(), self.pieces.len());
+        if self.plan.multiplies_pairs() { pairs::blocks(rows, vectors) } else { rows * vectors }
+    }
+
     /// Gives the initial values of the sums.
     pub(in crate::schedule) fn start(&self, kb: &mut KernelBuilder, word: Option<DotWord>) -> Vec<Value> {
+        if self.plan.multiplies_pairs() {
+            return pairs::start(self, kb);
+        }
         let size = kb.dim(&(self.plan.word_steps() * self.plan.word_size()));
         let mut sums = Vec::new();
         for &start in &self.starts {

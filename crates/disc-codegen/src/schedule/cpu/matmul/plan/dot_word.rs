@@ -1,5 +1,6 @@
 //! Dot words: neighbours along the sums that share a lane of 32 bits, so that one instruction
-//! multiplies them and adds the products up.
+//! multiplies them and adds the products up; or one of 64 bits, where an instruction takes those of
+//! two rows and of two columns.
 //!
 //! If both operands hold elements of one narrow type, a step of a micro-kernel takes a word of
 //! each: rows in task memory keep their order and end in zeros, panels are `[k / count][NR]` words.
@@ -7,7 +8,7 @@
 //!
 //! Invariant: sums of integers are exact, wherever words are used.
 use super::{MatmulPlan, forms::RightForm, im2col::Im2col, int4::Int4};
-use crate::target::Target;
+use crate::target::{CpuModel, Target};
 use disc_ir::{DType, Dim, Function, Solver};
 
 /// Products with so few rows read a right operand with contiguous columns in place.
@@ -17,6 +18,8 @@ const ROWS_IN_PLACE: i64 = 2;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::schedule) struct DotWord {
     pub(in crate::schedule) elements: DType,
+    /// The integer of as many bits.
+    pub(in crate::schedule) dtype: DType,
     /// Set if columns are signed and the instruction takes unsigned ones: then they are biased by
     /// 128, and sums start at `-128 * sum(row)`.
     pub(in crate::schedule) biased: bool,
@@ -28,7 +31,8 @@ impl DotWord {
     pub(super) fn of(target: &Target, stored: DType, compute: DType) -> Option<Self> {
         let elements = target.word_elements(stored)?;
         let sums = if elements.is_float() { DType::F32 } else { DType::I32 };
-        (compute == sums).then_some(Self { elements, biased: target.biases_words(elements) })
+        let dtype = if target.multiplies_pairs(elements) { DType::I64 } else { DType::I32 };
+        (compute == sums).then_some(Self { elements, dtype, biased: target.biases_words(elements) })
     }
 
     /// The types of the elements of a column and of a row.
@@ -38,11 +42,29 @@ impl DotWord {
 
     /// Elements of a word.
     pub(in crate::schedule) fn count(self) -> i64 {
-        (DType::I32.size() / self.elements.size()) as i64
+        (self.dtype.size() / self.elements.size()) as i64
+    }
+
+    /// Returns true if one instruction takes the words of two rows and of two columns.
+    pub(in crate::schedule) fn is_paired(self) -> bool {
+        self.dtype == DType::I64
     }
 }
 
 impl MatmulPlan {
+    /// Takes this word, if there is one, and the register block of its products.
+    pub(super) fn take_word(&mut self, word: Option<DotWord>) {
+        self.word = word;
+        if word.is_some_and(DotWord::is_paired) {
+            self.tile = CpuModel::PAIRED_TILE;
+        }
+    }
+
+    /// Returns true if micro-kernels multiply pairs of rows by pairs of columns.
+    pub(in crate::schedule) fn multiplies_pairs(&self) -> bool {
+        self.word.is_some_and(DotWord::is_paired)
+    }
+
     /// Takes words of both operands, where the target multiplies them and both can be laid out so.
     pub(super) fn choose_words(&mut self, group: &Function, target: &Target) {
         let dtype = group.ty(self.left.operand.value).dtype();
@@ -53,7 +75,7 @@ impl MatmulPlan {
             RightForm::Computed => dtype.is_float() && Im2col::of(group, self).is_some(),
             _ => false,
         };
-        self.word = if alike && can { DotWord::of(target, dtype, self.compute) } else { None };
+        self.take_word(if alike && can { DotWord::of(target, dtype, self.compute) } else { None });
     }
 
     /// Returns true if the left operand can be read in words in place.
@@ -96,7 +118,7 @@ impl MatmulPlan {
     pub(in crate::schedule) fn panel_dtype(&self) -> DType {
         match self.word {
             Some(word) if self.weaves_rows() => word.elements,
-            Some(_) => DType::I32,
+            Some(word) => word.dtype,
             None => self.compute,
         }
     }

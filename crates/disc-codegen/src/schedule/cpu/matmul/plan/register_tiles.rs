@@ -46,7 +46,7 @@ impl MatmulPlan {
         let alike = group.ty(self.right.operand.value).dtype() == elements && elements.is_float();
         let packs = matches!(self.right.form, RightForm::Rows | RightForm::Columns { .. });
         let fits = alike && packs && self.shape.sums.len() == 1 && i64::from(self.tile.columns) == 2 * REGISTER_ROWS;
-        let word = DotWord::of(target, elements, self.compute).filter(|_| fits)?;
+        let word = DotWord::of(target, elements, self.compute).filter(|word| fits && !word.is_paired())?;
         self.register_tile = Some(target.register_tile(word.elements)?);
         self.word = Some(word);
         match self.result {

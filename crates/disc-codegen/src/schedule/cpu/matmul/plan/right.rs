@@ -25,14 +25,14 @@ impl MatmulPlan {
         target: &Target,
         columns: &Dim,
     ) -> Result<(), String> {
+        let int4 = Int4::of(group, self.right.operand.value);
+        if int4.is_none() && self.right.operand.dims.len() > 3 {
+            self.take_word(DotWord::of(target, group.ty(self.right.operand.value).dtype(), self.compute));
+        }
         let operand = &self.right.operand;
-        let int4 = Int4::of(group, operand.value);
         let sized = match operand.dims.get(3) {
             Some(size) if let Some(int4) = &int4 => size.is_const(int4.group_rows()),
-            Some(size) => {
-                self.word = DotWord::of(target, group.ty(operand.value).dtype(), self.compute);
-                self.word.is_some_and(|word| size.is_const(word.count()))
-            }
+            Some(size) => self.word.is_some_and(|word| size.is_const(word.count())),
             None => true,
         };
         let fits = sized

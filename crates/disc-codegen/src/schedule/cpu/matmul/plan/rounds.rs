@@ -14,8 +14,13 @@ pub(in crate::schedule) fn round_steps(tile: Tile) -> i64 {
 }
 
 impl MatmulPlan {
-    /// Returns true if a vector holds what several steps of a round read of a row.
-    pub(in crate::schedule) fn reads_rows_by_lane(&self) -> bool {
-        self.multiplies_by_lane && self.shape.k.left.is_const(1)
+    /// The steps whose elements, or words, of a row are loaded as one vector, if they are.
+    pub(in crate::schedule) fn steps_by_lane(&self) -> Option<i64> {
+        let steps = match self.word {
+            Some(word) if word.is_paired() => 2,
+            _ if self.multiplies_by_lane => i64::from(self.tile.lanes),
+            _ => return None,
+        };
+        self.shape.k.left.is_const(1).then_some(steps)
     }
 }
