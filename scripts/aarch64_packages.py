@@ -61,6 +61,14 @@ def models():
     )
 
 
+def export(folder: Path, name: str, model: nn.Module, example: tuple, dims: dict) -> Path:
+    """Writes the package of a model with code for this machine and all of :data:`TARGETS`."""
+    here = disc.load(disc.export(nn.Linear(1, 1), (torch.ones(1, 1),))).target
+    path = folder / f"{name}.discpkg"
+    disc.export(model.eval(), example, path, dims=dims, target=[here, *TARGETS], prepared=False)
+    return path
+
+
 def main() -> int:
     if len(sys.argv) != 2:
         print(__doc__, file=sys.stderr)
@@ -68,11 +76,9 @@ def main() -> int:
     folder = Path(sys.argv[1])
     folder.mkdir(parents=True, exist_ok=True)
     torch.manual_seed(0)
-    here = disc.load(disc.export(nn.Linear(1, 1), (torch.ones(1, 1),))).target
     for name, model, example, dims in models():
         start = time.monotonic()
-        path = folder / f"{name}.discpkg"
-        disc.export(model.eval(), example, path, dims=dims, target=[here, *TARGETS], prepared=False)
+        path = export(folder, name, model, example, dims)
         print(
             f"{path.name}: {path.stat().st_size / 1e6:.1f} MB, {time.monotonic() - start:.1f} s", flush=True
         )

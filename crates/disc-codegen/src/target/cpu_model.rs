@@ -23,7 +23,7 @@ pub struct CpuModel {
     words: [(DType, Option<Words>); 3],
 }
 
-/// How a matrix is laid out in words.
+/// The words and panels of a matrix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Words {
     /// Rows in a word.
@@ -71,10 +71,10 @@ impl CpuModel {
     /// above them.
     pub const UNIT_ROWS: i64 = 16;
 
-    /// The register tile of products of pairs of rows and pairs of columns, which fill 128 bits: 16
-    /// registers of sums, two of rows and eight of the panel. Joining two rows is one of nine vector
-    /// instructions; it would be one of five on a panel of eight columns. LLVM spills the sums of
-    /// six rows.
+    /// The register tile of products of pairs of rows and pairs of columns, which fill 128 bits:
+    /// 16 registers of sums, two of rows and eight of the panel. Joining two rows is one of nine
+    /// vector instructions; it would be one of five on a panel of eight columns. LLVM spills the
+    /// sums of six rows.
     pub const PAIRED_TILE: Tile = Tile { rows: 4, columns: 16, lanes: 4 };
 
     /// Returns the model of a target that is a CPU.

@@ -4,9 +4,9 @@
 //! - Ops of threads (`place`, `barrier`, ...) are in grid kernels alone: not in routines, which may
 //!   be called by some of the threads.
 //! - A grid kernel, and a routine that it calls, has nothing that only vector registers do: masks
-//!   and indices that are vectors, `lane_mask` of several lanes, `dot_lanes` and `dot_pairs`, non-temporal stores.
-//!   It accesses memory, and moves elements between lanes, by 16 bytes at most; a part of a tile is
-//!   accessed as a whole.
+//!   and indices that are vectors, `lane_mask` of several lanes, `dot_lanes` and `dot_pairs`,
+//!   non-temporal stores. It accesses memory, and moves elements between lanes, by 16 bytes at
+//!   most; a part of a tile is accessed as a whole.
 //! - Segments of lanes, tiles and matrices are as large as the grid's warps admit.
 //! - What the threads of a warp or a block do together stands where all of them arrive: the
 //!   conditions around it are equal for all of them ([`super::uniformity`]).

@@ -48,8 +48,8 @@ impl<'c> Emit<'c> {
         self.fixed(sums, sum.get_type()).map(Some)
     }
 
-    /// Adds the products of two rows and two columns to a block of four sums. Returns `None` without
-    /// an instruction for these elements, or for so many lanes.
+    /// Adds the products of two rows and two columns to a block of four sums. Returns `None`
+    /// without an instruction for these elements, or for so many lanes.
     pub(super) fn dot_pairs_on_arm(&self, elements: DType, [a, b, sum]: [Val<'c>; 3]) -> Result<Option<Val<'c>>, Error> {
         let (name, element): (_, BasicTypeEnum<'c>) = match elements {
             DType::I8 => ("smmla", self.int(8).into()),

@@ -257,8 +257,8 @@ impl Contents {
             return Ok(None);
         }
         self.archive.read_ahead(&name);
-        // SAFETY: the archive's memory lives as long as the owner, is never written to, and its parts
-        // are aligned.
+        // SAFETY: the archive's memory lives as long as the owner, is never written to, and its
+        // parts are aligned.
         Ok(Some(unsafe { Prepared::borrowed(bytes.as_ptr(), bytes.len(), Arc::clone(&self.archive) as _) }))
     }
 }

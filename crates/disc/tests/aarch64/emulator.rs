@@ -11,7 +11,10 @@ use std::{
     path::{Path, PathBuf},
     process::{Child, ChildStdin, ChildStdout, Command, Stdio},
     slice,
-    sync::{Arc, OnceLock},
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 /// Requests and outcomes, as `runner.c` numbers them.
@@ -31,6 +34,12 @@ pub(crate) struct Process {
     from: BufReader<ChildStdout>,
     meta: Arc<ModuleMeta>,
     has_weights: bool,
+    counts: Option<PathBuf>,
+}
+
+/// The plug-in made of `count.c`, which counts instructions. `benches/instructions.py` names it.
+fn counting_plugin() -> Option<String> {
+    std::env::var("DISC_AARCH64_COUNT").ok().filter(|path| !path.is_empty())
 }
 
 /// Returns qemu and the program that it runs, or the reason why there is none.
@@ -70,13 +79,26 @@ impl Process {
     pub(crate) fn start(cpu: &str, code: &[u8], meta: Arc<ModuleMeta>) -> Result<Self, String> {
         let (qemu, runner) = programs().as_ref().map_err(Clone::clone)?;
         let mut command = Command::new(qemu);
-        command.args(["-cpu", cpu, "-L", "/usr/aarch64-linux-gnu"]).arg(runner);
+        command.args(["-cpu", cpu, "-L", "/usr/aarch64-linux-gnu"]);
+        let counts = counting_plugin().map(|plugin| {
+            static NUMBER: AtomicU64 = AtomicU64::new(0);
+            let path = runner.with_extension(format!("counts{}", NUMBER.fetch_add(1, Ordering::Relaxed)));
+            command.arg("-plugin").arg(format!("{plugin},into={}", path.display()));
+            path
+        });
+        command.arg(runner);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().map_err(|e| e.to_string())?;
         let (to, from) = child.stdin.take().zip(child.stdout.take()).expect("both are pipes");
         let (to, from) = (BufWriter::new(to), BufReader::new(from));
-        let mut process = Self { child, to, from, meta, has_weights: false };
+        let mut process = Self { child, to, from, meta, has_weights: false, counts };
         let why = process.load(code).map_err(|error| process.broken(&error))?;
         if why.is_empty() { Ok(process) } else { Err(why) }
+    }
+
+    /// Returns the number of instructions of the last call, where they are counted.
+    pub(crate) fn instructions(&self) -> Option<u64> {
+        let bytes = std::fs::read(self.counts.as_ref()?).ok()?;
+        Some(u64::from_le_bytes(bytes.try_into().ok()?))
     }
 
     fn load(&mut self, code: &[u8]) -> io::Result<String> {
@@ -235,6 +257,9 @@ impl Drop for Process {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
+        if let Some(counts) = &self.counts {
+            let _ = std::fs::remove_file(counts);
+        }
     }
 }
 

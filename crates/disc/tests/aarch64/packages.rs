@@ -108,6 +108,9 @@ fn compare(package: &Package, name: &str, target: &Emulated) -> Result<(), Faile
                 run.map_err(|error| diagnostic(error.into()))
             });
             let theirs = emulated.run(&entry.name, &inputs);
+            if let Some(count) = emulated.instructions() {
+                println!("{name} by {}: {count} instructions for {at}", target.target);
+            }
             let (ours, theirs) = match (ours, theirs) {
                 (Ok(ours), Ok(theirs)) => (ours, theirs),
                 (ours, theirs) => return Err(format!("{at}: {:?}, here {:?}", theirs.err(), ours.err()).into()),

@@ -275,7 +275,10 @@ static void call(void) {
     context.user = outputs;
     failure = launching = 0;
     Entry *entry = (Entry *)dlsym(library, symbol);
+    // The calls of `getppid` are marks for `count.c`.
+    getppid();
     int32_t status = entry ? entry(&context, inputs, outputs) : break_down("the code has no such entry");
+    getppid();
     release(&context, 0);
     answer(status, inputs, input_count, outputs, output_count);
     for (uint64_t i = 0; i < output_count; ++i) {

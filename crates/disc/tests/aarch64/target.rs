@@ -85,6 +85,13 @@ pub(crate) struct Loaded {
     process: RefCell<Option<Process>>,
 }
 
+impl Loaded {
+    /// Returns the number of instructions of the last call, where they are counted.
+    pub(crate) fn instructions(&self) -> Option<u64> {
+        self.process.borrow().as_ref()?.instructions()
+    }
+}
+
 impl Program for Loaded {
     fn run(&self, entry: &str, inputs: &[Tensor]) -> Result<Vec<Tensor>, Diagnostic> {
         let missing = || Diagnostic::new(Code::E0103, format!("there is no entry @{entry}"));
