@@ -51,10 +51,11 @@ test-heavy: setup ## random programs and files for some minutes: fuzz of text, p
 test-simt: setup ## the run corpus, the op matrix, random programs and counters on simulated GPUs; part of make test
 	@$(STEP) run "simulated GPUs" cargo test --package disc --test simt --test counters
 
-test-aarch64: setup develop ## all of the run corpus, the op matrix, random programs and five models as packages, by code for AArch64 under qemu
+test-aarch64: setup develop ## all of the run corpus, the op matrix, random programs, five models as packages and the runtime, for AArch64 under qemu
 	@rm -rf target/aarch64-packages
 	@$(STEP) run "packages for AArch64" $(PYTHON) scripts/aarch64_packages.py target/aarch64-packages
 	@DISC_AARCH64=all DISC_AARCH64_PACKAGES=$(CURDIR)/target/aarch64-packages cargo test --package disc --test aarch64
+	@DISC_AARCH64=all $(STEP) run "runtime for AArch64" scripts/pytest.sh -n 0 tests/test_aarch64.py
 
 fuzz: ## fuzz the reader of packages with libFuzzer, each target for FUZZ seconds; needs nightly Rust
 	@$(STEP) run "libFuzzer, $(FUZZ) s a target" scripts/fuzz.sh $(FUZZ)
@@ -79,7 +80,7 @@ fmt: ## format the Rust and Python sources
 	@$(VENV)/bin/ruff format --quiet .
 	@$(VENV)/bin/ruff check --quiet --fix --select I .
 
-wheel: ## build one abi3 wheel for manylinux_2_28 into dist/; ARCH=aarch64 builds it for that, with the target of rustup
+wheel: ## build one abi3 wheel for manylinux_2_28 into dist/; ARCH=aarch64 builds it for that, and imports it under qemu
 	@scripts/setup.sh dev wheel
 	@scripts/wheel.sh $(ARCH)
 

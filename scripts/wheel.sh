@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds the wheel into dist/ and installs it into a fresh environment, to see that it imports and that its scripts start.
 #
-# usage: scripts/wheel.sh [x86_64 | aarch64]      default: x86_64; exit codes: 3 no cross compiler, 6 no Rust for the architecture
+# usage: scripts/wheel.sh [x86_64 | aarch64]      default: x86_64; exit code 3: no cross compiler
 #
 # One abi3 wheel serves every Python from 3.10 on. zig links it against glibc 2.28, whatever the builder's glibc is; the C++ shim is still
 # compiled by g++, because LLVM's archives were built with libstdc++ and zig would take its own libc++.
@@ -18,18 +18,18 @@ ROOT=$PWD
 step() { "$ROOT/scripts/step.sh" run "$@"; }
 arguments=()
 
+step "licences" cargo xtask licenses
 case $ARCH in
     x86_64) export CXX=g++ CXX_x86_64_unknown_linux_gnu=g++ ;;
     aarch64)
-        [ -d "$(rustc --print sysroot)/lib/rustlib/$TARGET" ] || {
-            echo "error: Rust's library for $TARGET is missing: rustup target add $TARGET" >&2
-            exit 6
-        }
         command -v aarch64-linux-gnu-g++ >/dev/null || {
             echo "error: aarch64-linux-gnu-g++ is missing (Debian: g++-aarch64-linux-gnu)" >&2
             exit 3
         }
         step "LLVM for AArch64" scripts/arm64.sh unpack
+        step "Rust for AArch64" scripts/arm64.sh rustc
+        RUSTC=$(scripts/arm64.sh rustc)
+        export RUSTC
         export LLVM_SYS_221_PREFIX=$PWD/target/arm64/tree/usr/lib/llvm-22
         export CXX_aarch64_unknown_linux_gnu=aarch64-linux-gnu-g++
         arguments=(--target "$TARGET")
@@ -40,7 +40,6 @@ case $ARCH in
         ;;
 esac
 
-step "licences" cargo xtask licenses
 rm -f dist/disc_compiler-*"_$ARCH.whl"
 step "wheel" maturin build --release --zig --compatibility manylinux_2_28 --features old-glibc --out dist "${arguments[@]}"
 

@@ -20,8 +20,10 @@ pub enum Error {
     Codegen(String),
     /// Code generation was abandoned midway. Its allocations are leaked, and its context is never
     /// touched again.
-    #[error("LLVM gave up: {0}")]
-    Fatal(String),
+    #[error(
+        "LLVM gave up on code for `{target}`, a fault of this compiler (leave the target out, or compile for another): {message}"
+    )]
+    Fatal { target: String, message: String },
     #[error("lld: {0}")]
     Link(String),
     #[error(transparent)]

@@ -82,7 +82,7 @@ impl Object {
 pub(crate) fn in_context<T>(build: impl FnOnce(&Context) -> Result<T, Error>) -> Result<T, Error> {
     let context = ManuallyDrop::new(Context::create());
     let result = build(&context);
-    if !matches!(result, Err(Error::Fatal(_))) {
+    if !matches!(result, Err(Error::Fatal { .. })) {
         drop(ManuallyDrop::into_inner(context));
     }
     result
@@ -180,7 +180,7 @@ impl Machine {
         }
         self.gave_up.set(true);
         std::mem::forget(module);
-        Err(Error::Fatal(text))
+        Err(Error::Fatal { target: self.target.to_string(), message: text })
     }
 }
 
@@ -199,6 +199,7 @@ pub(crate) fn create(LlvmTarget { triple, cpu, features }: &LlvmTarget, codegen:
     let name = TargetTriple::create(triple);
     let registered = Registry::from_triple(&name).map_err(|e| Error::NoMachine(e.to_string()))?;
     let text = |text: &str| CString::new(text).map_err(|_| Error::NoMachine(format!("{text:?}")));
+    let cpu_name = cpu;
     let (cpu, features) = (text(cpu)?, text(features)?);
     let mut message = std::ptr::null_mut();
     // SAFETY: a registered target, NUL-terminated text, and a place to write to.
@@ -216,7 +217,7 @@ pub(crate) fn create(LlvmTarget { triple, cpu, features }: &LlvmTarget, codegen:
     };
     if !message.is_null() {
         // SAFETY: a message is malloc'ed, NUL-terminated text.
-        return Err(Error::Fatal(unsafe { take_text(message) }));
+        return Err(Error::Fatal { target: format!("{triple} ({cpu_name})"), message: unsafe { take_text(message) } });
     }
     if made.is_null() {
         return Err(Error::NoMachine((*triple).to_owned()));

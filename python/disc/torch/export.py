@@ -294,7 +294,10 @@ def _type(kind: type) -> str:
 
 
 def _write(programs, path, target, options: Options, ir: bool, prepared: bool) -> bytes | None:
-    targets = [target] if isinstance(target, str) else list(target or ())
+    targets = [target] if isinstance(target, str) else target or ()
+    if not isinstance(targets, Sequence) or not all(isinstance(name, str) for name in targets):
+        raise Error(f"target is {target!r}, expected a name or a list of names", code="E0700")
+    targets = list(targets)
     directory = extension.cache_directory() if options.cache else None
     return extension.export_package(
         programs, path, options, threads_of(options), targets, ir, prepared, directory

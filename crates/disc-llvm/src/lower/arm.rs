@@ -89,10 +89,16 @@ impl<'c> Emit<'c> {
         }
     }
 
-    /// Keeps LLVM from widening the elements that a gather reads as it reads them: at four of 16
-    /// bits, with registers of more than 128, it fails to select an instruction.
+    /// Returns true if vectors have more than 128 bits, in registers of SVE. Of these LLVM fails to
+    /// select some instructions: for some numbers of lanes it converts no truth values to floats,
+    /// and widens no small elements as it gathers them.
+    pub(super) fn has_long_registers(&self) -> bool {
+        matches!(&self.target, Target::AArch64(arm) if arm.vector_bytes() * 8 > BITS)
+    }
+
+    /// Keeps LLVM from widening the small elements that a gather reads as it reads them.
     pub(super) fn as_gathered(&self, value: Val<'c>, dtype: DType) -> Val<'c> {
-        if !matches!(self.target, Target::AArch64(_)) || dtype.size() != 2 {
+        if !self.has_long_registers() || dtype.size() > 2 {
             return value;
         }
         // SAFETY: a value of this context, at the place where the builder stands; a frozen value

@@ -24,6 +24,10 @@ impl<'c> Emit<'c> {
             (DType::F32 | DType::F64, _) => self.float_to_int(x, from, to),
             (_, DType::F32 | DType::F64) => {
                 let opcode = if from.is_signed_integer() { InstructionOpcode::SIToFP } else { InstructionOpcode::UIToFP };
+                if from == DType::I1 && self.has_long_registers() {
+                    let [one, zero] = [1.0, 0.0].map(|value| self.const_float(to, lanes, value));
+                    return self.select(x, one, zero);
+                }
                 self.cast(opcode, x, self.ty(to, lanes))
             }
             _ => self.resize(x, to.bits(), from.is_signed_integer()),

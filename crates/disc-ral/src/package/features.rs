@@ -10,6 +10,7 @@ use crate::{
     error::{Error, code},
 };
 use disc_abi::DEVICE_CPU;
+use std::collections::BTreeSet;
 
 /// Returns true if this processor and operating system have a feature, in the words of
 /// `std::arch`. An unknown one is not there.
@@ -45,7 +46,18 @@ impl TargetInfo {
     fn is_named(&self, asked: &str) -> bool {
         let processor = self.name.rsplit(' ').next().unwrap_or_default();
         let level = processor.split('+').next().unwrap_or_default();
-        [&*self.name, processor, level].contains(&asked) || self.device.as_deref() == Some(asked)
+        [processor, level].contains(&asked) || self.device.as_deref() == Some(asked) || self.is_spelled(asked)
+    }
+
+    /// Returns true if a name is that of this target, with its extensions in any order, and with or
+    /// without those that others need.
+    fn is_spelled(&self, asked: &str) -> bool {
+        let same = |ours: &str, asked: &str| parts(ours) == parts(asked);
+        match (self.name.rsplit_once(' '), asked.rsplit_once(' ')) {
+            (None, None) => same(&self.name, asked),
+            (Some((ours, processor)), Some((device, asked))) => ours == device && same(processor, asked),
+            _ => false,
+        }
     }
 
     /// Returns the reason why this processor cannot run the code.
@@ -56,6 +68,20 @@ impl TargetInfo {
             Some(_) => None,
         }
     }
+}
+
+/// The extensions of AArch64 that mean nothing without another one, and that one.
+const NEEDED: [(&str, &str); 3] = [("sve512", "sve256"), ("sve256", "sve"), ("sve2", "sve")];
+
+/// Splits the name of a target for a processor into its level and its extensions.
+fn parts(name: &str) -> BTreeSet<&str> {
+    let mut parts: BTreeSet<&str> = name.split('+').collect();
+    for (extension, needed) in NEEDED {
+        if parts.contains(extension) {
+            parts.insert(needed);
+        }
+    }
+    parts
 }
 
 /// Returns every target of a package, those of processors first.
@@ -93,7 +119,7 @@ pub(super) fn pick<'m>(manifest: &'m Manifest, device: &dyn Device, asked: Optio
     let suits = |target: &TargetInfo| target.device.as_ref().map_or(Some(0), |chip| device.suits(chip));
     let named = |target: &&TargetInfo| match asked {
         // Of several processors of one level, the exact name is that of one.
-        Some(asked) if targets.iter().any(|target| target.name == asked) => target.name == asked,
+        Some(asked) if targets.iter().any(|target| target.is_spelled(asked)) => target.is_spelled(asked),
         Some(asked) => target.is_named(asked),
         None => true,
     };
@@ -132,7 +158,7 @@ pub(super) fn described<'m>(manifest: &'m Manifest, host: &dyn Device, asked: Op
         return picked;
     }
     let is_other = |target: &&TargetInfo| match asked {
-        Some(asked) => target.device.as_deref() == Some(asked) || target.name == asked,
+        Some(asked) => target.device.as_deref() == Some(asked) || target.is_spelled(asked),
         None => manifest.targets.is_empty(),
     };
     manifest.device_targets.iter().find(is_other).map_or(picked, Ok)
@@ -196,6 +222,19 @@ mod tests {
     }
 
     const HERE: &str = std::env::consts::ARCH;
+
+    #[test]
+    fn a_name_is_found_however_its_extensions_are_spelled() {
+        let names = ["aarch64-v8+i8mm+sve+sve2", "aarch64-v8+sve+sve256", "gpu:chip_80 on aarch64-v8+bf16+sve+sve256"];
+        let targets = names.map(|name| target(name, HERE, &[]));
+        let found = |asked: &str| targets.iter().position(|target| target.is_spelled(asked));
+        assert_eq!(found("aarch64-v8+sve2+i8mm"), Some(0));
+        assert_eq!(found("aarch64-v8+sve256"), Some(1));
+        assert_eq!(found("gpu:chip_80 on aarch64-v8+sve256+bf16"), Some(2));
+        assert_eq!(found("aarch64-v8+sve"), None);
+        assert_eq!(found("gpu:chip_90 on aarch64-v8+sve256+bf16"), None);
+        assert_eq!(pick(&manifest(targets.to_vec()), &Chip(0), Some("aarch64-v8+sve256")).unwrap().name, names[1]);
+    }
 
     #[test]
     fn the_best_code_that_runs_is_picked_and_others_by_name() {

@@ -48,7 +48,8 @@ fn compile_source(source: &str, version: u32) -> Vec<u8> {
     static NUMBER: AtomicUsize = AtomicUsize::new(0);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
     let path = std::env::temp_dir().join(format!("disc-ral-{}-{number}.so", std::process::id()));
-    let mut compiler = Command::new("cc")
+    let compiler = std::env::var_os("CC").unwrap_or_else(|| "cc".into());
+    let mut compiler = Command::new(compiler)
         .args(["-shared", "-fPIC", "-nostdlib", "-O1", "-x", "c", "-", "-o"])
         .arg(&path)
         .arg(format!("-DVERSION={version}"))
