@@ -89,7 +89,7 @@ fn most_products(program: &str, target: &Target, multiplies: &str) -> usize {
             let copies = line.starts_with("mov\tv") && line.contains(".16b");
             copies || ["[sp", "ushll", "uzp"].iter().any(|text| line.contains(text))
         };
-        assert!(!lines.iter().any(|line| is_move(line)), "{target}: {lines:#?}");
+        assert!(!lines.iter().any(is_move), "{target}: {lines:#?}");
         lines.iter().filter(|line| line.starts_with(multiplies)).count()
     };
     hot_loops(&text, multiplies).into_iter().map(|(_, lines)| count(lines)).max().unwrap_or_else(|| panic!("{target}: {text}"))
