@@ -394,3 +394,20 @@ def test_a_written_tensor_has_a_new_version(cell):
     package(torch.randn(1, 8), cache, torch.tensor([1]))
     assert cache._version == 1
     assert cache[1].abs().sum() > 0
+
+
+def test_a_target_is_found_by_any_spelling_of_its_name(cell, tmp_path, monkeypatch):
+    path, asked = tmp_path / "cell.discpkg", "aarch64-v8+i8mm+sve256+bf16"
+    disc.export(cell, (torch.randn(3, 8),), path, target=["x86-64-v2", asked])
+    monkeypatch.setenv("DISC_TARGET", asked)
+    with pytest.raises(disc.PackageError, match=r"of the package runs on this processor.*is for aarch64"):
+        disc.load(path)
+    monkeypatch.setenv("DISC_TARGET", "aarch64-v8+i8mm")
+    with pytest.raises(disc.PackageError, match=r"has no code for `aarch64-v8.i8mm`"):
+        disc.load(path)
+
+
+@pytest.mark.parametrize("target", [5, [None], {"x86-64-v3": 1}])
+def test_what_is_no_target_is_refused(cell, target):
+    with pytest.raises(disc.Error, match=r"target is .*, expected a name or a list of names"):
+        disc.export(cell, (torch.randn(3, 8),), target=target)
