@@ -27,7 +27,7 @@ lists() {
 rustc() {
     local target=aarch64-unknown-linux-gnu rust=$ARM64/rust std package
     if [ -d "$(command rustc --print sysroot)/lib/rustlib/$target" ]; then
-        command -v rustc
+        type -P rustc
         return
     fi
     if [ ! -e "$rust/rustc" ]; then
