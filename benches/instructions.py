@@ -73,6 +73,8 @@ def main() -> None:
         for model in models():
             packages.export(folder, *model)
         found = LINE.findall(counted(folder))
+    if not found:
+        sys.exit("error: nothing was counted: is qemu-aarch64 with plug-ins installed?")
     results = []
     for model, target, count, sizes in found:
         of = {key: int(size) for key, size in (part.split(": ") for part in sizes.split(", "))}

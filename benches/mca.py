@@ -32,14 +32,14 @@ CPUS = [
 #: Products by element type: the type of sums.
 PRODUCTS = {"f32": "f32", "bf16": "f32", "i8": "i32"}
 
-MULTIPLIES = re.compile(r"\b(fmla|bfdot|bfmmla|sdot|udot|usdot|smmla)\b")
+MULTIPLIES = re.compile(r"\b(fmla|bfmmla|sdot|smmla)\b")
 
 #: Arithmetic on vectors of f32.
 COMPUTES = re.compile(r"\b(fadd|fsub|fmul|fmla|fdiv|fmax|fmaxnm|scvtf)\b")
 
 ROWS = "tensor<[B]x[N]xf32>"
 
-#: Other hot loops: programs of rows, and the prefix of the kernel's name.
+#: Other hot loops: the kind of their kernel, and a program of rows.
 LOOPS = {
     "tanh": ("pointwise", f"  %y = tanh %x : {ROWS}\n"),
     "exp": ("pointwise", f"  %y = exponential %x : {ROWS}\n"),

@@ -23,6 +23,15 @@ macro_rules! has_x86_feature {
     };
 }
 
+/// Returns the feature of AArch64 without which the one of a name means nothing, if there is one.
+pub fn needed_aarch64_feature(name: &str) -> Option<&'static str> {
+    match name {
+        "sve2" | "sve256" => Some("sve"),
+        "sve512" => Some("sve256"),
+        _ => None,
+    }
+}
+
 /// Returns true if this AArch64 processor and its operating system have the feature of a name;
 /// false for a name that no target of disc needs. `sve256` and `sve512` are vector registers of at
 /// least so many bits.

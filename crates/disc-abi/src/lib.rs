@@ -28,6 +28,7 @@ pub use context::{
     STATUS_FAILED, STATUS_OK,
 };
 pub use convolution::LibraryConvolution;
+pub use cpu_features::needed_aarch64_feature;
 #[cfg(target_arch = "aarch64")]
 pub use cpu_features::scalable_vector_bytes;
 pub use dtype::DType;

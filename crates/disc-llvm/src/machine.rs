@@ -199,15 +199,14 @@ pub(crate) fn create(LlvmTarget { triple, cpu, features }: &LlvmTarget, codegen:
     let name = TargetTriple::create(triple);
     let registered = Registry::from_triple(&name).map_err(|e| Error::NoMachine(e.to_string()))?;
     let text = |text: &str| CString::new(text).map_err(|_| Error::NoMachine(format!("{text:?}")));
-    let cpu_name = cpu;
-    let (cpu, features) = (text(cpu)?, text(features)?);
+    let (cpu_text, features) = (text(cpu)?, text(features)?);
     let mut message = std::ptr::null_mut();
     // SAFETY: a registered target, NUL-terminated text, and a place to write to.
     let made = unsafe {
         disc_create_machine(
             registered.as_mut_ptr(),
             name.as_ptr(),
-            cpu.as_ptr(),
+            cpu_text.as_ptr(),
             features.as_ptr(),
             level.into(),
             RelocMode::PIC.into(),
@@ -217,7 +216,7 @@ pub(crate) fn create(LlvmTarget { triple, cpu, features }: &LlvmTarget, codegen:
     };
     if !message.is_null() {
         // SAFETY: a message is malloc'ed, NUL-terminated text.
-        return Err(Error::Fatal { target: format!("{triple} ({cpu_name})"), message: unsafe { take_text(message) } });
+        return Err(Error::Fatal { target: format!("{triple} ({cpu})"), message: unsafe { take_text(message) } });
     }
     if made.is_null() {
         return Err(Error::NoMachine((*triple).to_owned()));

@@ -47,11 +47,8 @@ impl ArmExtension {
 
     /// The extension without which this one means nothing.
     fn needs(self) -> Option<Self> {
-        match self {
-            Self::Bf16 | Self::DotProd | Self::Fp16 | Self::I8mm | Self::Sve => None,
-            Self::Sve2 | Self::Sve256 => Some(Self::Sve),
-            Self::Sve512 => Some(Self::Sve256),
-        }
+        let needed = disc_abi::needed_aarch64_feature(self.name())?;
+        Self::ALL.into_iter().find(|extension| extension.name() == needed)
     }
 }
 
@@ -76,16 +73,12 @@ impl AArch64 {
     /// The elements that words hold: see [`Target::word_elements`](super::Target::word_elements).
     /// Both operands of a product are signed, or both unsigned (`sdot`, `udot`).
     pub(super) fn word_elements(&self, dtype: DType) -> Option<DType> {
-        let extension = match dtype {
-            DType::I8 | DType::U8 => ArmExtension::DotProd,
-            _ => ArmExtension::Bf16,
-        };
-        let suits = matches!(dtype, DType::I8 | DType::U8 | DType::BF16);
-        (suits && (self.has(extension) || self.multiplies_pairs(dtype))).then_some(dtype)
+        let has_dots = matches!(dtype, DType::I8 | DType::U8) && self.has(ArmExtension::DotProd);
+        (has_dots || self.multiplies_pairs(dtype)).then_some(dtype)
     }
 
-    /// Returns true if pairs of rows are multiplied by pairs of columns: see
-    /// [`Target::multiplies_pairs`](super::Target::multiplies_pairs).
+    /// Returns true if one instruction multiplies pairs of rows by pairs of columns (`bfmmla`,
+    /// `smmla`, `ummla`): see [`Target::word_dtype`](super::Target::word_dtype).
     pub(super) fn multiplies_pairs(&self, elements: DType) -> bool {
         match elements {
             DType::I8 | DType::U8 => self.has(ArmExtension::I8mm),

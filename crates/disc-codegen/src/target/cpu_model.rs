@@ -94,9 +94,8 @@ impl CpuModel {
             Self { vector_bytes, vector_registers, has_wide_cores, multiplies_by_lane, words: [(DType::I8, None); 3] };
         model.words = [DType::I8, DType::U8, DType::BF16].map(|dtype| {
             let words = |elements: DType| {
-                let is_paired = target.multiplies_pairs(elements);
-                let word = if is_paired { DType::I64 } else { DType::I32 };
-                let tile = if is_paired { Self::PAIRED_TILE } else { model.tile(DType::F32) };
+                let word = target.word_dtype(elements);
+                let tile = if word == DType::I64 { Self::PAIRED_TILE } else { model.tile(DType::F32) };
                 Words { rows: (word.size() / elements.size()) as i64, columns: tile.columns }
             };
             (dtype, target.word_elements(dtype).map(words))

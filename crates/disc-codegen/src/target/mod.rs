@@ -209,7 +209,7 @@ impl Target {
 
     /// The type of the elements of `dtype` in words that one instruction multiplies and adds up, if
     /// the target has such: in 32 bits `I8` and `U8` for four products, `I16` and `BF16` for two;
-    /// in 64 bits twice as many ([`Self::multiplies_pairs`]).
+    /// in 64 bits twice as many ([`Self::word_dtype`]).
     ///
     /// The first and the last depend on extensions only: code for a level runs on CPUs that lack
     /// them. Cores with AVX512-FP16 (Sapphire Rapids and later ones) add up products of f32 faster:
@@ -233,10 +233,13 @@ impl Target {
         }
     }
 
-    /// Returns true if one instruction multiplies two rows by two columns, of which it takes 64
-    /// bits each: the words of these elements have so many bits (`bfmmla`, `smmla`, `ummla`).
-    pub fn multiplies_pairs(&self, elements: DType) -> bool {
-        matches!(self, Self::AArch64(arm) if arm.multiplies_pairs(elements))
+    /// The integer that has as many bits as a word of these elements: `I64` if one instruction
+    /// multiplies two rows by two columns, of which it takes 64 bits each, else `I32`.
+    pub fn word_dtype(&self, elements: DType) -> DType {
+        match self {
+            Self::AArch64(arm) if arm.multiplies_pairs(elements) => DType::I64,
+            _ => DType::I32,
+        }
     }
 
     /// Returns true if elements of words are multiplied as unsigned ones by signed ones, so that

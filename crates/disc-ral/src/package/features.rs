@@ -70,18 +70,11 @@ impl TargetInfo {
     }
 }
 
-/// The extensions of AArch64 that mean nothing without another one, and that one.
-const NEEDED: [(&str, &str); 3] = [("sve512", "sve256"), ("sve256", "sve"), ("sve2", "sve")];
-
-/// Splits the name of a target for a processor into its level and its extensions.
+/// Splits the name of a target for a processor into its level and its extensions, with those that
+/// they need.
 fn parts(name: &str) -> BTreeSet<&str> {
-    let mut parts: BTreeSet<&str> = name.split('+').collect();
-    for (extension, needed) in NEEDED {
-        if parts.contains(extension) {
-            parts.insert(needed);
-        }
-    }
-    parts
+    let with_needed = |part| std::iter::successors(Some(part), |part: &&str| disc_abi::needed_aarch64_feature(part));
+    name.split('+').flat_map(with_needed).collect()
 }
 
 /// Returns every target of a package, those of processors first.

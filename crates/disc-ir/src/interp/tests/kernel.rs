@@ -100,18 +100,19 @@ host @main(%x: buffer<8xi32>, %at: buffer<4xi32>) {
     return
 }";
 
-const PAIRS: &str = "kernel @k(%x: buffer<16xi8>, %y: buffer<4xi32>, %begin: i64, %end: i64) {
+/// Multiplies words of bytes by themselves and adds ones.
+const WORDS: &str = "kernel @k(%x: buffer<BYTES>, %y: buffer<SUMS>, %begin: i64, %end: i64) {
     %zero = constant dense<0> : i64
-    %a = load %x[%zero] : (buffer<16xi8>, i64) -> vector<16xi8>
-    %w = recast_lanes %a : (vector<16xi8>) -> vector<2xi64>
-    %s = constant dense<1> : vector<4xi32>
-    %p = dot_pairs %w, %w, %s, elements = ELEMENTS : (vector<2xi64>, vector<2xi64>, vector<4xi32>) -> vector<4xi32>
-    store %y[%zero], %p : (buffer<4xi32>, i64, vector<4xi32>)
+    %a = load %x[%zero] : (buffer<BYTES>, i64) -> vector<BYTES>
+    %w = recast_lanes %a : (vector<BYTES>) -> vector<WORDS>
+    %s = constant dense<1> : vector<SUMS>
+    %p = OP %w, %w, %s, elements = ELEMENTS : (vector<WORDS>, vector<WORDS>, vector<SUMS>) -> vector<SUMS>
+    store %y[%zero], %p : (buffer<SUMS>, i64, vector<SUMS>)
     return
 }
-host @main(%x: buffer<16xi8>) {
-    %y = alloc_output index = 0 : buffer<4xi32>
-    launch %x, %y, kernel = @k, units = [1], cost = [1], scratch = [0] : (buffer<16xi8>, buffer<4xi32>)
+host @main(%x: buffer<BYTES>) {
+    %y = alloc_output index = 0 : buffer<SUMS>
+    launch %x, %y, kernel = @k, units = [1], cost = [1], scratch = [0] : (buffer<BYTES>, buffer<SUMS>)
     return
 }";
 
@@ -126,35 +127,17 @@ pub(super) fn cases() -> Vec<Case> {
         let text = twice.iter().fold(wide, |text, (from, to)| text.replace(from, to)).replace("transpose_lanes", op);
         program(op, text, &[("8xi32", (0..8).map(f64::from).collect())], &[("8xi32", wanted.to_vec())])
     };
-    // Eight lanes of 8 bits as words, multiplied by themselves and added to them.
-    let dots = |elements: &str, x: [f64; 8], wanted: [f64; 2]| {
-        let from = SQUARE.replace("buffer<4xi32>", "buffer<8xi8>").replacen("%y: buffer<8xi8>", "%y: buffer<2xi32>", 1);
-        let (kernel, host) = from.split_once("host").expect("a host program");
-        let (head, _) = kernel.split_once("%two").expect("its ops");
-        let body = format!(
-            "%a = load %x[%zero] : (buffer<8xi8>, i64) -> vector<8xi8>
-    %w = recast_lanes %a : (vector<8xi8>) -> vector<2xi32>
-    %s = constant dense<1> : vector<2xi32>
-    %p = dot_lanes %w, %w, %s, elements = {elements} : vector<2xi32>
-    store %y[%zero], %p : (buffer<2xi32>, i64, vector<2xi32>)
-    return
-}}
-"
-        );
-        let host = host.replace("%y = alloc_output index = 0 : buffer<8xi8>", "%y = alloc_output index = 0 : buffer<2xi32>");
-        let host = host.replace("(buffer<8xi8>, buffer<8xi8>)", "(buffer<8xi8>, buffer<2xi32>)");
-        program(
-            &format!("dot_lanes of {elements}"),
-            format!("{head}{body}host{host}"),
-            &[("8xi8", x.to_vec())],
-            &[("2xi32", wanted.to_vec())],
-        )
+    let words = |op: &str, [bytes, words, sums]: [&'static str; 3], elements: &str, x: &[f64], wanted: &[f64]| {
+        let parts = [("BYTES", bytes), ("WORDS", words), ("SUMS", sums), ("OP", op), ("ELEMENTS", elements)];
+        let text = parts.iter().fold(WORDS.to_owned(), |text, (part, by)| text.replace(part, by));
+        program(&format!("{op} of {elements}"), text, &[(bytes, x.to_vec())], &[(sums, wanted.to_vec())])
     };
+    let dots =
+        |elements: &str, x: [f64; 8], wanted: [f64; 2]| words("dot_lanes", ["8xi8", "2xi32", "2xi32"], elements, &x, &wanted);
     // The numbers from 0 to 7 and eight of -1, as two rows and as two columns.
     let blocks = |elements: &str, wanted: [f64; 4]| {
-        let x = (0..8).map(f64::from).chain([-1.0; 8]).collect();
-        let text = PAIRS.replace("ELEMENTS", elements);
-        program(&format!("dot_pairs of {elements}"), text, &[("16xi8", x)], &[("4xi32", wanted.to_vec())])
+        let x: Vec<f64> = (0..8).map(f64::from).chain([-1.0; 8]).collect();
+        words("dot_pairs", ["16xi8", "2xi64", "4xi32"], elements, &x, &wanted)
     };
     let affine = |ty, x: Vec<f64>| {
         let wanted = x.iter().map(|x| 2.0 * x + 1.0).collect();

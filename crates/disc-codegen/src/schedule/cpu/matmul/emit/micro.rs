@@ -137,8 +137,9 @@ fn accumulate(
             step.emit(kb, k, carried)
         }),
     };
-    let mut total = |i: usize| (1..chains).fold(sums[i], |sum, chain| kb.map(OpKind::Add, &[sum, sums[chain * count + i]]));
-    let totals: Vec<Value> = (0..count).map(&mut total).collect();
+    let totals: Vec<Value> = (0..count)
+        .map(|i| (1..chains).fold(sums[i], |sum, chain| kb.map(OpKind::Add, &[sum, sums[chain * count + i]])))
+        .collect();
     if plan.multiplies_pairs() { pairs::rows_of(&step, kb, &totals) } else { totals }
 }
 

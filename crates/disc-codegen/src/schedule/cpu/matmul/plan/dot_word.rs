@@ -31,7 +31,7 @@ impl DotWord {
     pub(super) fn of(target: &Target, stored: DType, compute: DType) -> Option<Self> {
         let elements = target.word_elements(stored)?;
         let sums = if elements.is_float() { DType::F32 } else { DType::I32 };
-        let dtype = if target.multiplies_pairs(elements) { DType::I64 } else { DType::I32 };
+        let dtype = target.word_dtype(elements);
         (compute == sums).then_some(Self { elements, dtype, biased: target.biases_words(elements) })
     }
 
