@@ -3,7 +3,7 @@
 The package's own interface is ``disc``; this one may change with the package.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from os import PathLike
 from typing import Any, Literal, SupportsIndex, TypeAlias, final
 
@@ -16,10 +16,12 @@ __all__ = [
     "Executable",
     "Fact",
     "MemoryAhead",
+    "ModuleWatch",
     "Package",
     "Profiler",
     "Value",
     "Watch",
+    "WeightWatch",
     "__version__",
     "await_specializations",
     "cache_clear",
@@ -227,6 +229,39 @@ class Watch:
 
     def __new__(cls, arguments: tuple[Any, ...], positions: Sequence[int]) -> Watch: ...
     def are_unchanged(self, arguments: tuple[Any, ...]) -> bool: ...
+
+@final
+class WeightWatch:
+    """Weights by the tables that hold them, to see whether they are as they were."""
+
+    def __new__(
+        cls, held: Sequence[tuple[dict[str, Any], str, bool]], parts: Sequence[tuple[Any, bool]]
+    ) -> WeightWatch: ...
+    def holds(self) -> bool: ...
+
+@final
+class ModuleWatch:
+    """All that decided what was compiled of a module, to see whether it is as it was."""
+
+    def __new__(
+        cls,
+        *,
+        dicts: Sequence[tuple[dict[Any, Any], Collection[Any] | None, Callable[[Any], Any] | None]],
+        lists: Sequence[list[Any]],
+        cells: Sequence[tuple[Any, Any]],
+        objects: Sequence[Any],
+        modes: Sequence[tuple[Callable[[], Any], Any]],
+        plain: Sequence[tuple[Callable[[], Any], Any]],
+        tensors: WeightWatch,
+        same: Callable[[Any, Any], bool],
+    ) -> ModuleWatch: ...
+    def holds(self) -> bool: ...
+    def serves(self, weights: WeightWatch | None) -> bool: ...
+    def changes(
+        self,
+    ) -> tuple[list[tuple[int, Any, Any, Any]], list[int], list[int], list[int], list[int], bool]: ...
+    def accept(self, position: int, key: Any) -> None: ...
+    def accept_list(self, position: int) -> None: ...
 
 _Size: TypeAlias = int | Dim | str
 _Type: TypeAlias = tuple[Iterable[_Size], str]

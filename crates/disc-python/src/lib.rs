@@ -17,6 +17,7 @@ mod logging;
 mod package;
 mod partition;
 mod prefault;
+mod watch;
 
 use pyo3::prelude::*;
 
@@ -41,6 +42,8 @@ fn _disc(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<call::PyDeviceTensor>()?;
     module.add_class::<call::PyProfiler>()?;
     module.add_class::<call::PyWatch>()?;
+    module.add_class::<watch::PyModuleWatch>()?;
+    module.add_class::<watch::PyWeightWatch>()?;
     module.add_class::<package::PyPackage>()?;
     module.add_function(wrap_pyfunction!(ir::ops, module)?)?;
     module.add_function(wrap_pyfunction!(compile::compile, module)?)?;

@@ -122,6 +122,18 @@ def watch(arguments: tuple, positions: Sequence[int]):
     return _extension().Watch(arguments, positions)
 
 
+def module_watch(**rows):
+    """Notes dicts, lists, variables, classes, modes and tensors that decide about a module."""
+    return _extension().ModuleWatch(**rows)
+
+
+def weight_watch(held: Sequence[tuple], parts: Sequence[tuple]):
+    """Notes tensors by table and key, and tensors that those are made of, each with a flag whether
+    elements are compared too; ``holds()`` says whether they are as they were.
+    """
+    return _extension().WeightWatch(held, parts)
+
+
 def devices() -> list[str]:
     """Names the devices that compiled modules can run on here.
 

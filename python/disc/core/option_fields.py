@@ -31,6 +31,7 @@ class OptionFields:
     allow_ops: Sequence[str] | None = None
     block_ops: Sequence[str] | None = None
     fallback: str | None = None
+    watch: str | None = None
     verify: int | None = None
     profile: str | None = None
     allow_tracing: bool | None = None
@@ -56,6 +57,7 @@ KINDS = {
     "allow_ops": ("names", "['aten.gelu.default']"),
     "block_ops": ("names", "['aten.gelu.default']"),
     "fallback": ("choice", ("framework", "error")),
+    "watch": ("choice", ("auto", "off")),
     "verify": ("count", None),
     "profile": ("text", "a path such as 'trace.json'"),
     "allow_tracing": ("flag", None),
@@ -76,6 +78,7 @@ DEFAULTS = {
     "allow_ops": (),
     "block_ops": (),
     "fallback": "framework",
+    "watch": "auto",
     "allow_tracing": False,
 }
 

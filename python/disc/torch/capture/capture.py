@@ -174,10 +174,12 @@ def capture(
     dims=None,
     serves: Serves = serves_all,
     may_export: bool = True,
+    in_grad_mode: bool = False,
 ) -> CapturedGraph:
     """Captures ``module(*args, **kwargs)``; the parameters and buffers become inputs of the graph.
 
     Ops that ``serves`` does not name are captured as the steps that torch makes of them.
+    ``in_grad_mode`` is for a module that asks for the mode of its caller.
     ``may_export`` allows torch.export, which puts fake tensors into the module while it runs: calls
     of other threads would meet them.
     """
@@ -191,7 +193,7 @@ def capture(
     tensors = [t.contiguous() if i in held else t for i, t in zip(arguments.tensors, tensors, strict=True)]
     plan = DimPlan.read(dims, arguments.tensor_names, [t.shape for t in tensors])
     try:
-        with _LOCK, _quiet(), overridden("capture"), torch.no_grad():
+        with _LOCK, _quiet(), overridden("capture"), torch.set_grad_enabled(in_grad_mode):
             captured = _first_success(module, arguments, tensors, plan, serves, may_export)
         captured.device = device
         if captured.changes:

@@ -42,6 +42,8 @@ class FunctionCaches:
         self._module = module
         #: Those that were cleared.
         self.cleared: list[Any] = []
+        #: A dict got fake tensors, and was put back.
+        self.has_filled = False
         self._loaded = 0
         self._found: list[Any] = []
 
@@ -54,7 +56,7 @@ class FunctionCaches:
             yield
         finally:
             for table, held in tables:
-                _put_back(table, held)
+                self.has_filled |= _put_back(table, held)
             for cache in self._caches():
                 if cache.cache_info().misses != before.get(id(cache), 0) and _holds_fakes(cache):
                     cache.cache_clear()
@@ -78,14 +80,16 @@ def _tables(module: torch.nn.Module) -> Iterator[dict]:
                 yield from (held for held in list(vars(value).values()) if type(held) in _DICTS)
 
 
-def _put_back(table: dict, held: dict) -> None:
-    """Takes fake tensors out of a dict that got some."""
+def _put_back(table: dict, held: dict) -> bool:
+    """Takes fake tensors out of a dict; returns true if it got some."""
     if len(table) == len(held) and all(map(operator.is_, table.values(), held.values())):
-        return
+        return False
     kept = {id(value) for value in held.values()}
     if any(_holds_fakes((key, value)) for key, value in table.items() if id(value) not in kept):
         table.clear()
         table.update(held)
+        return True
+    return False
 
 
 def _find(module: torch.nn.Module) -> Iterator[Any]:

@@ -17,6 +17,9 @@ import torch
 _LOADS = frozenset(("LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR"))
 #: Names by the code that they are read in: code does not change.
 _known: dict[types.CodeType, frozenset[str]] = {}
+#: As above, with those of functions inside.
+_all: dict[types.CodeType, frozenset[str]] = {}
+_STORE = dis.opmap["STORE_ATTR"]
 
 
 def read_attributes(module: torch.nn.Module) -> frozenset[str]:
@@ -28,6 +31,19 @@ def read_attributes(module: torch.nn.Module) -> frozenset[str]:
             _known[code] = frozenset(_read(code))
         names |= _known[code]
     return frozenset(names)
+
+
+def attributes_of(code: types.CodeType) -> frozenset[str]:
+    """The names of attributes that a function reads, those of functions inside it too, and texts
+    that may be names.
+    """
+    if (found := _all.get(code)) is None:
+        stores = any(opcode == _STORE for opcode in code.co_code[::2])
+        texts = (c for c in code.co_consts if isinstance(c, str) and c.isidentifier())
+        found = frozenset(_read(code) if stores else (*code.co_names, *texts))
+        inner = (c for c in code.co_consts if isinstance(c, types.CodeType))
+        _all[code] = found = found.union(*map(attributes_of, inner))
+    return found
 
 
 def _is_own(kind: type) -> bool:

@@ -24,9 +24,11 @@ from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
+from torch.utils._python_dispatch import _disable_current_modes
 
 from ...core.errors import Error
 from ..graph.changes import Change
+from ..graph.weight_names import PLAIN
 from ..overrides.registry import Override, is_active, overridden, register
 from ..pytree import kv_caches
 from ..symbolic.source_lines import Place, written
@@ -50,6 +52,9 @@ class _Before:
     held: list[dict[str, Any]] = field(default_factory=list)
     #: Attribute, container and what was in it.
     contents: list[tuple[str, Any, Any]] = field(default_factory=list)
+    #: Parameters and buffers, with aliases of their memory: ``weight.data = other`` gives them other
+    #: memory.
+    memory: list[tuple[str, torch.Tensor, torch.Tensor]] = field(default_factory=list)
 
 
 #: Types of flags, names and numbers.
@@ -64,19 +69,24 @@ def _tables(m: torch.nn.Module) -> tuple[dict, ...]:
 @contextlib.contextmanager
 def as_it_was(module: torch.nn.Module):
     """Puts back what is assigned within; the value says at the end what that was."""
-    before = [_note(path, m) for path, m in module.named_modules()]
+    with _disable_current_modes():
+        before = [_note(path, m) for path, m in module.named_modules()]
     places: dict[tuple[int, str], Place] = {}
     changes: list[Change] = []
     try:
         with _noting_places(places):
             yield changes
     finally:
-        for noted in before:
-            changes += _put_back(noted, places)
+        with _disable_current_modes():
+            for noted in before:
+                changes += _put_back(noted, places)
 
 
 def _note(path: str, m: torch.nn.Module) -> _Before:
     noted = _Before(path, m, dict(m.__dict__), [dict(table) for table in _tables(m)])
+    for name, t in (*m._parameters.items(), *m._buffers.items()):
+        if type(t) in PLAIN:
+            noted.memory.append((name, t, t.detach()))
     for name, value in m.__dict__.items():
         if isinstance(value, _HOLDERS) and name not in _OWN:
             noted.contents += [(name, *pair) for pair in _contents(value)]
@@ -132,6 +142,10 @@ def _put_back(noted: _Before, places: dict):
             changed |= {name: (kind, then.get(name), now.get(name)) for name in names}
             now.clear()
             now.update(then)
+    for name, t, alias in noted.memory:
+        if t.device != alias.device or t.data_ptr() != alias.data_ptr():
+            t.data = alias
+            changed[name] = "buffer" if name in m._buffers else "parameter", t, t
     for name in _differing(m.__dict__, noted.attributes):
         then, now = noted.attributes.get(name, _MISSING), m.__dict__.get(name, _MISSING)
         if then is _MISSING and isinstance(now, bool):
@@ -143,7 +157,7 @@ def _put_back(noted: _Before, places: dict):
         else:
             m.__dict__[name] = then
     for name, holder, then in noted.contents:
-        if _is_other(holder, then):
+        if is_other(holder, then):
             changed.setdefault(name, ("attribute", then, holder.copy()))
             holder.clear()
             (holder.extend if isinstance(holder, (list, collections.deque)) else holder.update)(then)
@@ -162,7 +176,7 @@ def _same_number(a, b) -> bool:
     return type(a) is type(b) and isinstance(a, (int, float, str, tuple, torch.dtype)) and _equal(a, b)
 
 
-def _is_other(holder, then) -> bool:
+def is_other(holder, then) -> bool:
     """Returns true if a container holds other things than its copy."""
     if len(holder) != len(then):
         return True
@@ -200,7 +214,7 @@ def refuse_kept(
     with as_it_was(module):
         held = copied(module, written)
         try:
-            first = _results(module, arguments, copies)
+            first = results(module, arguments, copies)
         except Exception:
             # Errors on the example are reported by the capture.
             return set(assigned)
@@ -210,7 +224,7 @@ def refuse_kept(
             _put(module, name, held[name])
         copied(module, written)
         try:
-            second = _results(module, arguments, copies)
+            second = results(module, arguments, copies)
         except Exception:
             second = None
     differ -= set(written)
@@ -284,13 +298,14 @@ def eager_failure(module: torch.nn.Module, arguments, tensors) -> Exception | No
     with as_it_was(module):
         copied(module, [name for name, _ in module.named_buffers()])
         try:
-            _results(module, arguments, tensors)
+            results(module, arguments, tensors)
         except Exception as error:
             return error
     return None
 
 
-def _results(module, arguments, tensors) -> list:
+def results(module, arguments, tensors) -> list:
+    """The results of the module itself, for copies of the inputs, in place of which it may write."""
     args, kwargs = arguments.rebuild([t.clone() for t in tensors])
     with torch.no_grad(), torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)

@@ -89,10 +89,9 @@ class Carried:
 def carried(dispatcher: Dispatcher) -> Carried | None:
     """The programs of a module that a copy may take up; None if there are none."""
     forms: _Forms = []
-    state = dispatcher.state()
     for form in dispatcher.forms.held:
-        if form.state != state:
-            # A copy begins with the attributes as they are now.
+        if not form.watch.holds():
+            # A copy begins with the module as it is now.
             continue
         programs = []
         for entry in form.entries:
@@ -103,7 +102,7 @@ def carried(dispatcher: Dispatcher) -> Carried | None:
             forms.append((form.key, programs))
     waiting = dispatcher.carried
     if waiting is not None:
-        forms += [row for row in waiting.forms if dispatcher.forms.find(row[0], state) is None]
+        forms += [row for row in waiting.forms if dispatcher.forms.find(row[0]) is None]
     if not forms:
         return None
     try:

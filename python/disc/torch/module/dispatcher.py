@@ -1,8 +1,11 @@
 """Serves the calls of a compiled module.
 
-A call takes the entry that served the last one, as long as that serves it; else its form is looked
-up, and compiled if it is new. A call that breaks what a program was compiled for is torch's, and
-may have a variant compiled.
+A call takes the entry that served the last one, as long as that serves it and the module is as it
+was; else its form is looked up, and compiled if it is new. A call that breaks what a program was
+compiled for runs in PyTorch, and may have a variant compiled.
+
+Invariant: compiled code serves a call only if the module is what it was compiled for, and its
+weights are those that were prepared (``disc.torch.watch``); ``Options(watch="off")`` gives that up.
 """
 
 from __future__ import annotations
@@ -20,11 +23,14 @@ from ...core.errors import DimError, Error
 from ...core.options import Options
 from ...core.progress import Progress
 from ..pytree.parameters import Parameters
+from ..watch.modes import are_functions_seen
+from ..watch.module_watch import ModuleWatch
+from ..watch.reach import Reach
+from ..watch.weights import gives_gradients
 from . import ladder
 from .carried import Carried
 from .entry import CompiledEntry, EagerEntry, Entry, GraphEntry, Refused, refreshed
 from .forms import Form, Forms
-from .kept_attributes import KeptAttributes, State
 from .variants import Variants
 from .verify import Verification
 
@@ -32,6 +38,8 @@ _COMPILE = logging.getLogger("disc.compile")
 _RUNTIME = logging.getLogger("disc.runtime")
 #: After so many forms of call a new one is torch's.
 MOST_FORMS = 32
+#: After so many programs for changes of the module a further change runs in PyTorch.
+MOST_CHANGES = 8
 
 
 class Dispatcher:
@@ -46,12 +54,11 @@ class Dispatcher:
         self.options = options
         self.forms = Forms(Parameters(module))
         self.variants = Variants()
-        self.kept = KeptAttributes()
         self.verification = Verification(options.verify) if options.verify else None
         #: The programs of the module that this one is a copy of, until they are called.
         self.carried: Carried | None = None
-        #: Served the last call, and is asked first.
-        self.last: Entry | None = None
+        #: What served the last call, which is asked first: its watch, its weights and itself.
+        self.last: tuple[Callable, Any, Callable] | None = None
         #: Serves the forms beyond the most, once there are some.
         self._overflow: EagerEntry | None = None
         self._lock = threading.RLock()
@@ -66,18 +73,14 @@ class Dispatcher:
         return self._serve(args, kwargs)
 
     def _serve(self, args: tuple, kwargs: dict):
-        last = self.last
-        if (
-            last is not None
-            and not torch._C._is_any_autocast_enabled()
-            and torch._C._get_tracing_state() is None
-            and not torch._C._len_torch_dispatch_stack()
-        ):
-            try:
-                return last.run(args, kwargs)
-            except Refused:
-                pass
-        if _is_traced(args, kwargs):
+        if (last := self.last) is not None:
+            serves, weights, run = last
+            if serves(weights):
+                try:
+                    return run(args, kwargs)
+                except Refused:
+                    pass
+        if _is_traced(args, kwargs) or are_functions_seen(self.original):
             return self.original()(*args, **kwargs)
         if self.verification is not None and self.verification.is_open():
             return self.verification.run(self, args, kwargs)
@@ -89,13 +92,14 @@ class Dispatcher:
         refused: Refused | None = None
         for entry in list(form.entries):
             try:
+                self._renew(entry)
                 result = entry.run(args, kwargs)
             except Refused as error:
                 refused = refused or error
                 continue
             self._remember(entry, form)
             if not isinstance(entry, GraphEntry):
-                self._note_changes()
+                self._accept_notes(form)
             return result
         assert refused is not None, "a form has an entry"
         return self._refused(form, refused.error, args, kwargs)
@@ -103,14 +107,30 @@ class Dispatcher:
     def _remember(self, entry: Entry, form: Form) -> None:
         """Asks an entry first that refuses calls of other forms."""
         is_verified = self.verification is not None and self.verification.is_open()
-        is_first = isinstance(entry, GraphEntry) and not form.autocast and not is_verified
-        self.last = entry if is_first and not self.kept.is_watching else None
+        is_first = isinstance(entry, GraphEntry) and form.is_plain and not is_verified
+        self.last = (form.watch.serves, entry.weight_watch, entry.run) if is_first else None
 
-    def _note_changes(self) -> None:
-        """Looks for attributes that a call by torch or dynamo has changed."""
+    def _renew(self, entry: Entry) -> None:
+        """Prepares weights again that were changed; raises Refused where a gradient is asked of
+        tensors that took their place.
+        """
+        if not isinstance(entry, GraphEntry) or entry.has_its_weights():
+            return
+        module = self.original()
+        if gives_gradients(module):
+            raise Refused(
+                Error("a tensor that took the place of a parameter requires a gradient", code="E0610")
+            )
         with self._lock:
-            if self.kept.note(self.original()) and self.kept.is_watching:
-                self.last = None
+            if not entry.has_its_weights():
+                entry.use(refreshed(entry, module))
+                entry.watch_weights(module)
+
+    @staticmethod
+    def _accept_notes(form: Form) -> None:
+        """Takes what a call that ran in PyTorch has noted for what was."""
+        if not form.watch.holds():
+            form.watch.accept_notes()
 
     def _refused(self, form: Form, error: Error, args: tuple, kwargs: dict):
         """Serves a call that breaks a fact of what was compiled: by torch."""
@@ -122,9 +142,10 @@ class Dispatcher:
         _RUNTIME.log(level, "torch runs a call of %s: %s", self.name, error)
         if is_fact:
             self.variants.offer(self, form, error, args, kwargs)
-        result = self.original()(*args, **kwargs)
-        self._note_changes()
-        return result
+        try:
+            return self.original()(*args, **kwargs)
+        finally:
+            self._accept_notes(form)
 
     # Forms.
 
@@ -132,27 +153,32 @@ class Dispatcher:
         """Compiles the form of this call, if it is not there."""
         key = self.forms.key(self.training, args, kwargs)
         with self._lock:
-            if self.forms.find(key, self.state()) is None and self._take_up(key) is None:
+            if self.forms.find(key) is None and self._take_up(key) is None:
                 self._compile(key, args, kwargs, is_example=True)
 
     def _form(self, args: tuple, kwargs: dict) -> Form:
         key = self.forms.key(self.training, args, kwargs)
-        found = self.forms.find(key, self.state())
+        found = self.forms.find(key)
         if found is not None:
             return found
         with self._lock:
-            found = self.forms.find(key, self.state())
-            return found or self._take_up(key) or self._compile(key, args, kwargs)
+            return self.forms.find(key) or self._take_up(key) or self._compile(key, args, kwargs)
 
-    def state(self) -> State:
-        """The attributes of the module that calls have changed."""
-        return self.kept.state(self.original()) if self.kept.is_watching else frozenset()
+    def _watch(self) -> ModuleWatch:
+        """Watches the module as it is now. One that may go away is not held."""
+        is_off = self.options.watch == "off" or self.options.release_weights
+        return ModuleWatch(None if is_off else Reach(self.original()))
 
     def _hold(self, form: Form) -> Form:
+        for entry in form.entries:
+            self.watch_weights(entry)
         self.forms.held.append(form)
-        if any(isinstance(entry, GraphEntry) for entry in form.entries):
-            self.kept.begin(self.original())
         return form
+
+    def watch_weights(self, entry: Entry) -> None:
+        """Watches the weights of an entry from now on."""
+        if isinstance(entry, GraphEntry) and self.options.watch != "off" and not self.options.release_weights:
+            entry.watch_weights(self.original())
 
     def is_compiled(self, args: tuple, kwargs: dict) -> bool:
         """Returns true if compiled code serves a call, and not torch alone."""
@@ -167,27 +193,36 @@ class Dispatcher:
 
     def _take_up(self, key: tuple) -> Form | None:
         """The form as the module had it that this one is a copy of."""
-        if self.carried is None or self.state() or not (entries := self.carried.take(self, key)):
+        if self.carried is None or not (entries := self.carried.take(self, key)):
             return None
-        return self._hold(Form(key, [*entries]))
+        return self._hold(Form(key, self._watch(), [*entries]))
 
     def _compile(self, key: tuple, args: tuple, kwargs: dict, is_example: bool = False) -> Form:
-        if self.options.fallback == "error" and self.forms.held and not is_example:
+        others = self.forms.of_key(key)
+        if self.options.fallback == "error" and self.forms.held and not is_example and not others:
             self._object(args, kwargs)
         if len(self.forms.held) >= MOST_FORMS:
             if self._overflow is None:
                 error = Error(f"{MOST_FORMS} forms of call were compiled, and no more are", code="E0601")
                 self._overflow = EagerEntry(self.original, error)
-            return Form(key, [self._overflow], self.state())
-        if self.forms.held:
+            return Form(key, ModuleWatch(None), [self._overflow])
+        if len(others) >= MOST_CHANGES:
+            return self._hold(Form(key, ModuleWatch(None), [self._of_changes(others)]))
+        if others:
+            _COMPILE.info("%s was changed (%s), and is compiled again", self.name, _listed(others[-1]))
+        elif self.forms.held:
             _COMPILE.info("%s is compiled for another form of call", self.name)
-        state = self.state()
+        watch = self._watch()
         entry = self.build(args, kwargs, self.dims, is_example)
-        if changed := getattr(entry.cause, "changed", ()):
-            self.kept.name(changed)
-            # Once it has changed them, the form may well be compiled.
-            self.kept.begin(self.original())
-        return self._hold(Form(key, [entry], state))
+        # What the capture itself has prepared for good is no change.
+        return self._hold(Form(key, watch if watch.holds() else self._watch(), [entry]))
+
+    def _of_changes(self, others: list[Form]) -> EagerEntry:
+        """Serves all further states of a module that is changed again and again."""
+        error = Error(f"{_listed(others[-1])} changed {len(others)} times", code="E0601")
+        if self.options.fallback == "error":
+            raise error
+        return EagerEntry(self.original, error)
 
     def build(
         self, args: tuple, kwargs: dict, dims, is_example: bool = False, is_behind: bool = False
@@ -222,8 +257,12 @@ class Dispatcher:
         return [entry for form in self.forms.held for entry in form.entries]
 
     def compiled_entries(self) -> list[CompiledEntry]:
-        """Those of them that disc compiled whole."""
-        return [entry for entry in self.entries() if isinstance(entry, CompiledEntry)]
+        """Those of them that disc compiled whole for the module as it is now, with its weights."""
+        current = [form for form in self.forms.held if form.watch.holds()]
+        found = [entry for form in current for entry in form.entries if isinstance(entry, CompiledEntry)]
+        for entry in found:
+            self._renew(entry)
+        return found
 
     def overflow(self) -> list[Entry]:
         """The entry of the forms beyond the most, if there are some."""
@@ -233,7 +272,6 @@ class Dispatcher:
         """Drops what was compiled: each form is compiled anew when it is called."""
         with self._lock:
             self.last, self.forms, self.variants = None, Forms(self.forms.parameters), Variants()
-            self.kept = KeptAttributes()
             self.carried = None
 
     # Weights.
@@ -245,8 +283,12 @@ class Dispatcher:
     def refresh(self) -> None:
         """Reads the weights of the original again and prepares them for the compiled code."""
         module = self.original()
-        for entry, weights in [(entry, refreshed(entry, module)) for entry in self.entries()]:
+        # Those for another state of the module are looked at when that is back.
+        entries = [entry for form in self.forms.held if form.watch.holds() for entry in form.entries]
+        for entry, weights in [(entry, refreshed(entry, module)) for entry in entries]:
             entry.use(weights)
+            self.watch_weights(entry)
+        self.last = None
 
     def copy_weights(self) -> None:
         """Copies take the place of the weights: their memory is about to be freed."""
@@ -259,8 +301,15 @@ class Dispatcher:
         return reports.values(self)
 
 
+def _listed(form: Form) -> str:
+    """Names what is not as it was when a form was compiled."""
+    changed = form.watch.changed()
+    shown = ", ".join(changed[:3])
+    return f"{shown} and {len(changed) - 3} more" if len(changed) > 3 else shown
+
+
 def _is_traced(args: tuple, kwargs: dict) -> bool:
-    """Returns true in a trace or a transform of torch, which has to see the ops of the module."""
+    """Returns true in a trace, a transform or a mode of torch, which has to see the ops of the module."""
     if torch._C._get_tracing_state() is not None or torch._C._len_torch_dispatch_stack():
         return True
     if torch._C._functorch.maybe_current_level() is not None or torch.compiler.is_compiling():

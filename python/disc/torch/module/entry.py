@@ -20,6 +20,7 @@ from ..graph.weight_names import bytes_of
 from ..pytree import given_caches
 from ..pytree.result import Result
 from ..state import State
+from ..watch.weights import watch_weights
 from ..weights import find_weight
 
 if TYPE_CHECKING:
@@ -89,6 +90,16 @@ class GraphEntry(Entry):
         self.captured_by = report["captured_by"]
         self._stages, self._cache = report["stages"], report["cache"]
         self._addresses: frozenset[int] = frozenset()
+        #: The weights as they were prepared; None where nobody watches them.
+        self.weight_watch: Any = None
+
+    def watch_weights(self, module: torch.nn.Module) -> None:
+        """Watches the weights, which are prepared as they are in ``module``."""
+        self.weight_watch = watch_weights(module, [name for name, _ in self.weights()])
+
+    def has_its_weights(self) -> bool:
+        """Returns true if the weights are those that were prepared, as far as they are watched."""
+        return self.weight_watch is None or self.weight_watch.holds()
 
     def tensors(self, args: tuple, kwargs: dict) -> list[torch.Tensor]:
         """The flat tensors of a call; raises Refused if they are of another form."""
@@ -276,5 +287,7 @@ def refreshed(entry: Entry, module: torch.nn.Module) -> list[tuple[str, torch.Te
                 f"weight {name} moved from {old.device} to {now.device}",
                 help="move the compiled module, as fast.to(device): it moves the original",
             )
-        fresh.append((name, now))
+        # Freed memory (``storage.resize_(0)``) has no values: those from before stay.
+        is_freed = now.numel() > 0 and not now.untyped_storage().size()
+        fresh.append((name, old if is_freed else now))
     return fresh

@@ -1,8 +1,8 @@
 """Keeps the forms in which a module is called, and what was compiled for each.
 
 A form is the structure of the arguments, their constants, types and ranks, the mode of the module,
-and the state of autocast. Whether an argument came by position or by name makes no difference, nor
-whether a default was passed.
+the state of autocast, the default device, and all that is watched of the module. Whether an argument
+came by position or by name makes no difference, nor whether a default was passed.
 
 Invariant: a form is compiled once, whatever number of threads ask for it.
 """
@@ -20,8 +20,9 @@ from ..pytree import kv_caches
 from ..pytree.arguments import CONSTANTS
 from ..pytree.parameters import Parameters
 from ..refusals import Refusals
+from ..watch.modes import default_device
+from ..watch.module_watch import ModuleWatch
 from .entry import Entry
-from .kept_attributes import State
 
 
 @dataclass
@@ -31,9 +32,9 @@ class Form:
     """
 
     key: tuple
+    #: The module as it was when it was compiled.
+    watch: ModuleWatch
     entries: list[Entry] = field(default_factory=list)
-    #: The attributes of the module that calls had changed when it was compiled.
-    state: State = frozenset()
     #: Calls that the entries refused.
     refusals: Refusals = field(default_factory=Refusals)
     #: No further variant is compiled.
@@ -49,6 +50,11 @@ class Form:
         """The state of autocast."""
         return self.key[1]
 
+    @property
+    def is_plain(self) -> bool:
+        """Returns true without autocast and without a default device."""
+        return not self.autocast and self.key[2] is None
+
 
 class Forms:
     """The forms of one module."""
@@ -59,7 +65,7 @@ class Forms:
 
     def key(self, training: bool, args: tuple, kwargs: dict) -> tuple:
         """The form of a call."""
-        row: list[Any] = [training, autocast_state.current()]
+        row: list[Any] = [training, autocast_state.current(), default_device()]
         given = self.parameters.given(args, kwargs)
         for name, value in sorted(given.items(), key=lambda item: str(item[0])):
             if type(value) in PLAIN:
@@ -69,8 +75,13 @@ class Forms:
             row.append((name, spec, tuple(map(_kind, leaves))))
         return tuple(row)
 
-    def find(self, key: tuple, state: State = frozenset()) -> Form | None:
-        return next((form for form in self.held if form.key == key and form.state == state), None)
+    def find(self, key: tuple) -> Form | None:
+        """The form that was compiled for the module as it is now."""
+        return next((form for form in self.held if form.key == key and form.watch.holds()), None)
+
+    def of_key(self, key: tuple) -> list[Form]:
+        """The forms of a key, whatever the module was."""
+        return [form for form in self.held if form.key == key]
 
 
 def _kind(leaf) -> tuple[Any, ...]:

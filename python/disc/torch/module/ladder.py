@@ -28,6 +28,7 @@ from ..graph.threads import threads_of
 from ..pytree.arguments import flatten_arguments
 from ..tracer import deadline
 from ..tracer.deadline import TooLong
+from ..watch.reach import Reach
 from ..weights import prepared_bytes
 from .entry import CompiledEntry, EagerEntry, Entry, PartitionedEntry
 
@@ -244,17 +245,26 @@ def _captured(asked: capture_cache.Lookup, request: Request) -> CapturedProgram:
     from ..lowering.graph import convert
     from ..lowering.table import serves
     from ..partition.support import refuse_blocked
+    from ..watch.outside import Outside
 
     waits = request.options.fallback == "error"
+    reach = Reach(request.module)
+    outside = Outside(reach)
     with capture_cache.watching(asked), deadline.bounded(None if waits else deadline.MOST_SECONDS):
-        graph = capture(
-            request.module,
-            request.args,
-            request.kwargs,
-            request.dims,
-            serves,
-            may_export=not request.is_behind,
-        )
+        try:
+            graph = capture(
+                request.module,
+                request.args,
+                request.kwargs,
+                request.dims,
+                serves,
+                may_export=not request.is_behind,
+                in_grad_mode="is_grad_enabled" in reach.names and torch.is_grad_enabled(),
+            )
+        finally:
+            written = outside.put_back()
+    if written or graph.caches.has_filled:
+        _refuse_written(request, written)
     request.graph = graph
     name = type(request.module).__name__
     _CAPTURE.info("%s is captured by %s, in %.0f ms", name, graph.by, graph.milliseconds)
@@ -265,6 +275,19 @@ def _captured(asked: capture_cache.Lookup, request: Request) -> CapturedProgram:
     if stored is not None:
         asked.state = capture_cache.verify(asked, stored, request.module, captured)
     return captured
+
+
+def _refuse_written(request: Request, written: list[str]) -> None:
+    """Refuses a module whose every call writes to what lives outside of it."""
+    from ..capture import side_effects
+    from ..watch.outside import Outside, refuse_written
+
+    arguments, tensors = flatten_arguments(request.module, request.args, request.kwargs)
+
+    def run():
+        return side_effects.results(request.module, arguments, tensors)
+
+    refuse_written(request.module, lambda: Outside(Reach(request.module)), run, written)
 
 
 def _in_parts(request: Request, stage) -> PartitionedEntry | None:

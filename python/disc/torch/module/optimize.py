@@ -40,11 +40,11 @@ def optimize(
     breaks another fact that the model implied is served by torch, and by a further compilation if
     it comes again.
 
-    The result computes what ``module`` computes, in the mode that it is in. It reads the weights
-    once: ``load_state_dict`` on the result, or ``refresh()``, prepares them again; changes of the
-    original in place before that may be seen in part. Compiled code gives no gradients: in grad
-    mode, a call with an input that requires one is torch's. It runs on the device of the module,
-    unless ``Options.device`` names another one for a module on the CPU.
+    The result computes what ``module`` computes, in the mode that it is in, also after ``module`` was
+    changed: each call looks at its weights, attributes, hooks and layers, prepares changed weights
+    again, and compiles again what was changed otherwise. Compiled code gives no gradients: in grad
+    mode, a call with an input that requires one runs in PyTorch. It runs on the device of the
+    module, unless ``Options.device`` names another one for a module on the CPU.
 
     Args:
         module: The module; it keeps working, and shares its weights with the result.

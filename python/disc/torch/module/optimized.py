@@ -30,7 +30,7 @@ class OptimizedModule(torch.nn.Module, Compiled, metaclass=StandInType):
 
     It shares the weights and the attributes of the module that it was made from: ``config``,
     ``device`` or a submodule are that one's, and a method such as ``generate`` is bound to this
-    one, so that it calls compiled code.
+    one, so that it calls compiled code. Changes of that module are seen at the next call.
     """
 
     def __new__(cls, module: torch.nn.Module, dims, options: Options):
@@ -43,6 +43,9 @@ class OptimizedModule(torch.nn.Module, Compiled, metaclass=StandInType):
         own["_original"] = weakref.ref(module) if options.release_weights else lambda: module
         own["_kind"] = type(module)
         own["training"] = module.training
+        if not options.release_weights:
+            # ``torch.func.functional_call`` puts tensors into the tables of the module that it calls.
+            own["_parameters"], own["_buffers"] = module._parameters, module._buffers
         own["options"] = options
         own["_dispatcher"] = Dispatcher(_Living(own["_original"]), dims, options)
         own["_encoders"] = Encoders(options, OptimizedModule)
@@ -120,7 +123,9 @@ class OptimizedModule(torch.nn.Module, Compiled, metaclass=StandInType):
     # Weights.
 
     def refresh(self) -> None:
-        """Reads the weights of the original again and prepares them for the compiled code."""
+        """Reads the weights of the original again and prepares them for the compiled code: without
+        ``Options(watch="off")`` calls do so themselves.
+        """
         self._refuse_released()
         self._dispatcher.refresh()
         self._encoders.refresh()

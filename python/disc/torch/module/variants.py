@@ -69,8 +69,8 @@ def _compile(dispatcher: Dispatcher, form: Form, error: DimError, args: tuple, k
         # Autocast is a state of the thread.
         with autocast_state.restored(form.autocast):
             found = _serving(dispatcher, form, error, args, kwargs)
-        if dispatcher.state() != form.state:
-            # It may be a program of attributes that calls have changed meanwhile.
+        if not form.watch.holds():
+            # It may be a program of what the module was changed to meanwhile.
             return
     except Exception as failed:
         logging.getLogger("disc.compile").info(
@@ -80,6 +80,7 @@ def _compile(dispatcher: Dispatcher, form: Form, error: DimError, args: tuple, k
     if found is None:
         form.is_closed = True
     elif dispatcher.training is form.training:
+        dispatcher.watch_weights(found)
         form.entries.append(found)
         logging.getLogger("disc.compile").info("%s has one more variant: %s", dispatcher.name, error)
 

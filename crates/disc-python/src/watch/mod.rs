@@ -1,0 +1,11 @@
+//! Notices changes of a module of Python since it was compiled.
+//!
+//! Which dicts, lists and weights decide is found in Python (`disc.torch.watch`); here they are
+//! compared before each call.
+mod dict;
+mod list;
+mod module;
+mod weights;
+
+pub(crate) use module::PyModuleWatch;
+pub(crate) use weights::PyWeightWatch;

@@ -1,0 +1,1 @@
+"""Notices that a module was changed since it was compiled: ``ModuleWatch``."""

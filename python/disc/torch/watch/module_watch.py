@@ -1,0 +1,114 @@
+"""Watches all that decided what was compiled of a module: ``ModuleWatch``.
+
+Not here: values of weights (``watch.weights``), and what a module writes while it is captured
+(``watch.outside``).
+Invariant: a watch that holds means that a capture made now would be the one that was made.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import torch
+
+from ...core import extension
+from . import modes
+from .reach import Reach
+from .values import is_switch, kind_of_weight, same
+
+
+class ModuleWatch:
+    """What a module can read, as it was when this was made.
+
+    ``serves(weights)`` and ``holds()`` are asked at calls, and native.
+    """
+
+    def __init__(self, reach: Reach | None):
+        """Notes what ``reach`` found; without it nothing is watched but modes of torch."""
+        #: What the rows of the native watch are called.
+        self._spaces: list[str] = []
+        self._reach = reach
+        rows: dict[str, Any] = {"dicts": [], "lists": [], "cells": [], "objects": [], "modes": []}
+        tensors: list[tuple[torch.Tensor, bool]] = []
+        if reach is not None:
+            rows = self._rows(reach)
+            tensors = [(t, True) for t, _ in reach.tensors]
+        watch = extension.module_watch(
+            **rows, plain=modes.PLAIN, tensors=extension.weight_watch([], tensors), same=same
+        )
+        self._native = watch
+        self.serves = watch.serves
+        self.holds = watch.holds
+
+    def _rows(self, reach: Reach) -> dict[str, Any]:
+        names = frozenset(reach.names)
+        weights = {id(table) for m in reach.modules for table in (m._parameters, m._buffers)}
+        dicts = [(space, names, None, place) for space, place in reach.spaces]
+        dicts += [(space, frozenset(used), None, place) for space, place, used in reach.globals.values()]
+        dicts += [(d, frozenset(d), None, place) for d, place in reach.registries if _has_plain_keys(d)]
+        for d, place in reach.dicts:
+            dicts.append((d, None, kind_of_weight if id(d) in weights else None, place))
+        self._spaces = [place for *_, place in dicts]
+        return {
+            "dicts": [row[:3] for row in dicts],
+            "lists": [held for held, _ in reach.lists],
+            "cells": [(cell, cell.cell_contents) for cell, _ in reach.cells if _has_content(cell)],
+            "objects": reach.modules,
+            "modes": modes.asked(names) + [_contents_of(held) for held, _ in reach.others],
+        }
+
+    def changed(self) -> list[str]:
+        """Names what is not as it was."""
+        rows, lists, cells, kinds, changed_modes, has_tensors = self._native.changes()
+        reach = self._reach
+        if reach is None:
+            return []
+        found = [_joined(self._spaces[i], key) for i, key, _, _ in rows]
+        found += [reach.lists[i][1] for i in lists]
+        named = [name for cell, name in reach.cells if _has_content(cell)]
+        found += [named[i] for i in cells if i < len(named)]
+        found += [f"the class of {type(reach.modules[i]).__name__}" for i in kinds]
+        found += ["a mode of torch, or a set" for _ in changed_modes]
+        if has_tensors:
+            found.append("a tensor that is no parameter and no buffer")
+        return list(dict.fromkeys(found))
+
+    def accept_notes(self) -> None:
+        """Takes what changed for what was, but for flags, names and submodules: a call that torch
+        runs leaves notes.
+        """
+        rows, lists, *_ = self._native.changes()
+        for i, key, then, now in rows:
+            if not is_switch(then, now):
+                self._native.accept(i, key)
+        for i in lists:
+            self._native.accept_list(i)
+
+
+def _joined(place: str, key: Any) -> str:
+    return f"{place}.{key}" if place else str(key)
+
+
+def _has_content(cell: Any) -> bool:
+    try:
+        cell.cell_contents  # noqa: B018 (it raises if there is none)
+    except ValueError:
+        return False
+    return True
+
+
+def _has_plain_keys(table: dict) -> bool:
+    return all(isinstance(key, (str, int, type)) for key in table)
+
+
+def _contents_of(held: Any) -> tuple[Any, Any]:
+    """A function that says what a set or a queue holds, and what that is now."""
+    ask = (
+        functools.partial(frozenset, held) if isinstance(held, set) else functools.partial(_identities, held)
+    )
+    return ask, ask()
+
+
+def _identities(held: Any) -> tuple[int, ...]:
+    return tuple(map(id, held))
