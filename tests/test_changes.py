@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import random
 import threading
 from typing import ClassVar
 
@@ -440,3 +441,59 @@ def test_compiling_changes_no_state(kind):
             torch.testing.assert_close(fast(x), eager(x))
             torch.testing.assert_close(module.mean, eager.mean)
             torch.testing.assert_close(module.loose, eager.loose)
+
+
+class Part(nn.Module):
+    def __init__(self, n):
+        super().__init__()
+        self.linear, self.norm, self.act = nn.Linear(n, n), nn.LayerNorm(n), nn.ReLU()
+        self.gain, self.on, self.more, self.signs = 1.0, True, None, {"x": 1.0}
+
+    def forward(self, x):
+        y = self.act(self.linear(x)) * self.gain
+        if self.on:
+            y = self.norm(y)
+        return (y if self.more is None else y + self.more) * self.signs["x"]
+
+
+EDITS = [
+    lambda r, m, n: setattr(m, "gain", r.choice([1.0, 2.0])),
+    lambda r, m, n: setattr(m, "on", not m.on),
+    lambda r, m, n: setattr(m, "more", r.choice([None, 1.0, torch.randn(n)])),
+    lambda r, m, n: m.signs.update(x=r.choice([1.0, -1.0])),
+    lambda r, m, n: setattr(m, "act", r.choice([nn.ReLU(), nn.Tanh()])),
+    lambda r, m, n: m.linear.weight.data.mul_(1.1),
+    lambda r, m, n: m.linear.weight.mul_(0.9),
+    lambda r, m, n: setattr(m.linear, "weight", nn.Parameter(torch.randn(n, n))),
+    lambda r, m, n: setattr(m.linear, "bias", r.choice([None, nn.Parameter(torch.randn(n))])),
+    lambda r, m, n: setattr(m.linear.weight, "data", torch.randn(n, n)),
+    lambda r, m, n: m.act.register_forward_hook(lambda layer, args, y: y + 1),
+    lambda r, m, n: setattr(m.norm, "eps", r.choice([1e-5, 1e-2])),
+]
+
+
+@pytest.mark.fallback
+@pytest.mark.parametrize("seed", range(2))
+def test_random_edits_of_a_module(seed):
+    r, n = random.Random(seed), (8, 24)[seed]
+    torch.manual_seed(seed)
+    module = nn.Sequential(Part(n), Part(n)).eval()
+    with torch.no_grad():
+        fast = disc.optimize(module, torch.randn(2, n))
+        for _ in range(10):
+            r.choice(EDITS)(r, r.choice(list(module)), n)
+            x = torch.randn(3, n)
+            torch.testing.assert_close(fast(x), module(x), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.fallback
+def test_weights_of_another_type_are_compiled_again():
+    module = Holds().eval()
+    x = torch.randn(3, 4)
+    with torch.no_grad():
+        fast = disc.optimize(module, x)
+        module.bfloat16()
+        assert fast(x.bfloat16()).dtype is torch.bfloat16
+        module.float()
+        torch.testing.assert_close(fast(x), module(x))
+        assert disc.report(fast).to_dict()["compiles"] == 2

@@ -246,6 +246,14 @@ def test_load_state_dict_and_refresh_prepare_the_weights_again():
     model.factor = nn.Parameter(torch.full((3,), 7.0))
     fast.refresh()
     torch.testing.assert_close(fast(x), x * 7)
+    model.factor = nn.Parameter(torch.full((1,), 9.0))
+    fast.refresh()
+    torch.testing.assert_close(fast(x), x * 9)
+
+
+def test_refresh_reads_weights_of_the_same_form():
+    model = Scale().eval()
+    fast = disc.optimize(model, torch.rand(2, 3), options=disc.Options(watch="off"))
     model.factor = nn.Parameter(torch.full((4,), 7.0))
     with pytest.raises(disc.Error, match="factor changed"):
         fast.refresh()
@@ -388,8 +396,6 @@ def test_check_compares_with_eager():
     result = disc.check(fast, (torch.rand(6, 3), torch.rand(6, 3)))
     assert result.ok
     assert result.first_difference is None
-    with torch.no_grad():
-        fast.original.factor.add_(1)
     fast._dispatcher.entries()[0].use([("factor", torch.zeros(3))])
     assert disc.check(fast, (torch.rand(6, 3), torch.rand(6, 3))).first_difference.output == 0
 

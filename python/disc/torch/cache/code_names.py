@@ -196,14 +196,17 @@ def values(code: types.CodeType) -> frozenset[str]:
     return frozenset(found).union(*(values(one) for one in inner(code)))
 
 
-def global_names(code: types.CodeType) -> set[str]:
-    """Names that a function looks up as globals, not as attributes; functions inside it too."""
-    found = {name for opcode, at in _steps(code) if (name := _global_name(code, opcode, at)) is not None}
+@functools.lru_cache(maxsize=100_000)
+def global_names(code: types.CodeType) -> frozenset[str]:
+    """Names that a function looks up or assigns as globals, not as attributes; functions inside it too."""
+    found = frozenset(
+        name for opcode, at in _steps(code) if (name := _global_name(code, opcode, at)) is not None
+    )
     return found.union(*(global_names(one) for one in inner(code)))
 
 
 def _global_name(code: types.CodeType, opcode: int, argument: int) -> str | None:
-    is_global = dis.opname[opcode] in ("LOAD_GLOBAL", "LOAD_NAME")
+    is_global = dis.opname[opcode] in ("LOAD_GLOBAL", "LOAD_NAME", "STORE_GLOBAL")
     return code.co_names[argument >> _FLAGS.get(opcode, 0)] if is_global else None
 
 

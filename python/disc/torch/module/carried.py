@@ -90,7 +90,7 @@ def carried(dispatcher: Dispatcher) -> Carried | None:
     """The programs of a module that a copy may take up; None if there are none."""
     forms: _Forms = []
     for form in dispatcher.forms.held:
-        if not form.watch.holds():
+        if not form.is_for(dispatcher.original):
             # A copy begins with the module as it is now.
             continue
         programs = []
@@ -102,7 +102,7 @@ def carried(dispatcher: Dispatcher) -> Carried | None:
             forms.append((form.key, programs))
     waiting = dispatcher.carried
     if waiting is not None:
-        forms += [row for row in waiting.forms if dispatcher.forms.find(row[0]) is None]
+        forms += [row for row in waiting.forms if dispatcher.forms.find(row[0], dispatcher.original) is None]
     if not forms:
         return None
     try:

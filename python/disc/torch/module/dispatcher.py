@@ -153,16 +153,17 @@ class Dispatcher:
         """Compiles the form of this call, if it is not there."""
         key = self.forms.key(self.training, args, kwargs)
         with self._lock:
-            if self.forms.find(key) is None and self._take_up(key) is None:
+            if self.forms.find(key, self.original) is None and self._take_up(key) is None:
                 self._compile(key, args, kwargs, is_example=True)
 
     def _form(self, args: tuple, kwargs: dict) -> Form:
         key = self.forms.key(self.training, args, kwargs)
-        found = self.forms.find(key)
-        if found is not None:
+        if (found := self.forms.find(key, self.original)) is not None:
             return found
         with self._lock:
-            return self.forms.find(key) or self._take_up(key) or self._compile(key, args, kwargs)
+            return (
+                self.forms.find(key, self.original) or self._take_up(key) or self._compile(key, args, kwargs)
+            )
 
     def _watch(self) -> ModuleWatch:
         """Watches the module as it is now. One that may go away is not held."""
@@ -258,7 +259,7 @@ class Dispatcher:
 
     def compiled_entries(self) -> list[CompiledEntry]:
         """Those of them that disc compiled whole for the module as it is now, with its weights."""
-        current = [form for form in self.forms.held if form.watch.holds()]
+        current = [form for form in self.forms.held if form.is_for(self.original)]
         found = [entry for form in current for entry in form.entries if isinstance(entry, CompiledEntry)]
         for entry in found:
             self._renew(entry)
@@ -284,7 +285,7 @@ class Dispatcher:
         """Reads the weights of the original again and prepares them for the compiled code."""
         module = self.original()
         # Those for another state of the module are looked at when that is back.
-        entries = [entry for form in self.forms.held if form.watch.holds() for entry in form.entries]
+        entries = [entry for form in self.forms.held if form.is_for(self.original) for entry in form.entries]
         for entry, weights in [(entry, refreshed(entry, module)) for entry in entries]:
             entry.use(weights)
             self.watch_weights(entry)

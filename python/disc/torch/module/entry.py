@@ -53,6 +53,10 @@ class Entry:
         """The weights that compiled code reads in place."""
         return []
 
+    def takes_weights(self, original: Callable[[], torch.nn.Module]) -> bool:
+        """Returns true if it can go on with the weights of the original as they are now."""
+        return True
+
     def reads(self, address: int) -> bool:
         """Returns true if compiled code reads the storage at an address."""
         return False
@@ -100,6 +104,15 @@ class GraphEntry(Entry):
     def has_its_weights(self) -> bool:
         """Returns true if the weights are those that were prepared, as far as they are watched."""
         return self.weight_watch is None or self.weight_watch.holds()
+
+    def takes_weights(self, original: Callable[[], torch.nn.Module]) -> bool:
+        if self.has_its_weights():
+            return True
+        try:
+            refreshed(self, original())
+        except Error:
+            return False
+        return True
 
     def tensors(self, args: tuple, kwargs: dict) -> list[torch.Tensor]:
         """The flat tensors of a call; raises Refused if they are of another form."""

@@ -9,8 +9,9 @@ Invariant: a form is compiled once, whatever number of threads ask for it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 
@@ -23,6 +24,9 @@ from ..refusals import Refusals
 from ..watch.modes import default_device
 from ..watch.module_watch import ModuleWatch
 from .entry import Entry
+
+#: Gives the module that is compiled, which may be gone.
+Original: TypeAlias = Callable[[], torch.nn.Module]
 
 
 @dataclass
@@ -50,6 +54,10 @@ class Form:
         """The state of autocast."""
         return self.key[1]
 
+    def is_for(self, original: Original) -> bool:
+        """Returns true if it was compiled for the module as it is now, but for values of weights."""
+        return self.watch.holds() and all(entry.takes_weights(original) for entry in self.entries)
+
     @property
     def is_plain(self) -> bool:
         """Returns true without autocast and without a default device."""
@@ -75,9 +83,9 @@ class Forms:
             row.append((name, spec, tuple(map(_kind, leaves))))
         return tuple(row)
 
-    def find(self, key: tuple) -> Form | None:
-        """The form that was compiled for the module as it is now."""
-        return next((form for form in self.held if form.key == key and form.watch.holds()), None)
+    def find(self, key: tuple, original: Original) -> Form | None:
+        """The form that was compiled for the module as it is now, but for values of weights."""
+        return next((form for form in self.held if form.key == key and form.is_for(original)), None)
 
     def of_key(self, key: tuple) -> list[Form]:
         """The forms of a key, whatever the module was."""

@@ -171,7 +171,7 @@ class Reach:
             self._met[id(base)] = base
             space = _dict_of(base)
             self.classes[id(space)] = base
-            if is_left(base.__module__):
+            if is_known(base.__module__):
                 if issubclass(base, torch.nn.Module):
                     self._class_of_torch(base, space)
                 continue
@@ -196,7 +196,10 @@ class Reach:
         cells = list(zip(f.__code__.co_freevars, f.__closure__ or (), strict=True))
         for name, cell in cells:
             self.add(_content(cell), name)
-        if is_left(f.__globals__.get("__name__")):
+        module = f.__globals__.get("__name__")
+        if is_left(module):
+            # Of what loads and describes models (properties of a configuration) the names count.
+            self.names |= frozenset() if is_known(module) else attributes_of(f.__code__)
             return
         self._is_foreign = self._is_foreign or is_installed(f.__globals__)
         self.cells += [(cell, name) for name, cell in cells]
@@ -206,7 +209,7 @@ class Reach:
             self._space(f.__dict__, f.__qualname__)
         attributes = attributes_of(f.__code__)
         self.names |= attributes
-        used = code_names.names(f.__code__).keys() & f.__globals__.keys()
+        used = code_names.global_names(f.__code__) & f.__globals__.keys()
         self._globals(f.__globals__, used, attributes)
 
     def _globals(self, space: dict, names: Iterable[str], attributes: frozenset[str], depth: int = 4) -> None:
