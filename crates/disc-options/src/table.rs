@@ -79,9 +79,9 @@ macro_rules! option_table {
                 /// what happens to what is not compiled: `"framework"` runs it, `"error"` refuses
                 /// it
                 fallback = $crate::Kind::Choice(&["framework", "error"]), $crate::Value::Text("framework"), Front;
-                /// `"auto"`: each call of what `disc.optimize` returned sees what was changed in the
-                /// module since ([changes.md](changes.md)); `"off"`: nobody looks, and `refresh()`
-                /// reads weights again
+                /// `"auto"`: each call of what `disc.optimize` returned sees what was changed in
+                /// the module since ([changes.md](changes.md)); `"off"`: nobody looks, and
+                /// `refresh()` reads weights again
                 watch = $crate::Kind::Choice(&["auto", "off"]), $crate::Value::Text("auto"), Front;
                 /// so many calls of a module are compared with eager calls; the report says what
                 /// came of it

@@ -84,8 +84,8 @@ impl TensorCell {
     pub(super) unsafe fn is_unchanged(&self, address: usize, version: Option<i64>) -> bool {
         let tensor = std::ptr::with_exposed_provenance_mut::<c_void>(self.at);
         let mut data = std::ptr::null_mut();
-        // SAFETY: the caller's promise: the object holds an `at::Tensor` there, which is one pointer
-        // and is defined.
+        // SAFETY: the caller's promise: the object holds a defined `at::Tensor` there, which is one
+        // pointer.
         unsafe {
             tensor.cast::<usize>().read() == self.implementation
                 && (self.torch.address)(tensor, &raw mut data) == 0

@@ -153,8 +153,8 @@ fn version(dict: &Bound<'_, PyDict>) -> u64 {
     unsafe { dict.as_ptr().cast::<u64>().add(3).read() }
 }
 
-/// Returns true if dicts of this Python have a version: of CPython before 3.13, and if it is seen to
-/// change.
+/// Returns true if dicts of this Python have a version: of CPython before 3.13, and if it is seen
+/// to change.
 fn has_versions(py: Python<'_>) -> PyResult<bool> {
     static FOUND: PyOnceLock<bool> = PyOnceLock::new();
     FOUND

@@ -32,10 +32,10 @@ type Pairs<'py> = Vec<(Bound<'py, PyAny>, Bound<'py, PyAny>)>;
 
 #[pymethods]
 impl PyModuleWatch {
-    /// Notes dicts (each with the set of keys that count or None, and a function that says of a value
-    /// what counts or None), lists, variables that functions enclose with their values, the classes
-    /// of objects, what functions without arguments give (`modes`: always; `plain`: asked by `serves`
-    /// only), and tensors. `same(then, now)` compares values that are other objects.
+    /// Notes dicts (each with the set of keys that count or None, and a function that says of a
+    /// value what counts or None), lists, variables that functions enclose with their values, the
+    /// classes of objects, what functions without arguments give (`modes`: always; `plain`: asked
+    /// by `serves` only), and tensors. `same(then, now)` compares values that are other objects.
     #[new]
     #[pyo3(signature = (*, dicts, lists, cells, objects, modes, plain, tensors, same))]
     #[expect(clippy::too_many_arguments, reason = "keywords of Python")]
@@ -81,8 +81,8 @@ impl PyModuleWatch {
         })
     }
 
-    /// Returns the changes of dicts, and the positions of lists, of variables, of objects and of modes
-    /// that changed, and true if a tensor did.
+    /// Returns the changes of dicts, and the positions of lists, of variables, of objects and of
+    /// modes that changed, and true if a tensor did.
     #[expect(clippy::type_complexity, reason = "the parts of one report, taken apart at once")]
     fn changes<'py>(&self, py: Python<'py>) -> PyResult<(Vec<Row<'py>>, Vec<usize>, Vec<usize>, Vec<usize>, Vec<usize>, bool)> {
         guarded(|| {

@@ -198,7 +198,9 @@ def values(code: types.CodeType) -> frozenset[str]:
 
 @functools.lru_cache(maxsize=100_000)
 def global_names(code: types.CodeType) -> frozenset[str]:
-    """Names that a function looks up or assigns as globals, not as attributes; functions inside it too."""
+    """Names that a function looks up or assigns as globals, not as attributes;
+    those of functions inside it too.
+    """
     found = frozenset(
         name for opcode, at in _steps(code) if (name := _global_name(code, opcode, at)) is not None
     )

@@ -52,8 +52,8 @@ class _Before:
     held: list[dict[str, Any]] = field(default_factory=list)
     #: Attribute, container and what was in it.
     contents: list[tuple[str, Any, Any]] = field(default_factory=list)
-    #: Parameters and buffers, with aliases of their memory: ``weight.data = other`` gives them other
-    #: memory.
+    #: Parameters and buffers, with aliases of their memory: ``weight.data = other`` gives them
+    #: other memory.
     memory: list[tuple[str, torch.Tensor, torch.Tensor]] = field(default_factory=list)
 
 
@@ -305,7 +305,7 @@ def eager_failure(module: torch.nn.Module, arguments, tensors) -> Exception | No
 
 
 def results(module, arguments, tensors) -> list:
-    """The results of the module itself, for copies of the inputs, in place of which it may write."""
+    """Returns the results of the module itself, for copies of the inputs."""
     args, kwargs = arguments.rebuild([t.clone() for t in tensors])
     with torch.no_grad(), torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)

@@ -57,7 +57,7 @@ class Dispatcher:
         self.verification = Verification(options.verify) if options.verify else None
         #: The programs of the module that this one is a copy of, until they are called.
         self.carried: Carried | None = None
-        #: What served the last call, which is asked first: its watch, its weights and itself.
+        #: The entry that served the last call, which is asked first: its watch, weights and run.
         self.last: tuple[Callable, Any, Callable] | None = None
         #: Serves the forms beyond the most, once there are some.
         self._overflow: EagerEntry | None = None
@@ -310,7 +310,7 @@ def _listed(form: Form) -> str:
 
 
 def _is_traced(args: tuple, kwargs: dict) -> bool:
-    """Returns true in a trace, a transform or a mode of torch, which has to see the ops of the module."""
+    """Returns true in a trace or a transform of torch, which has to see the ops of the module."""
     if torch._C._get_tracing_state() is not None or torch._C._len_torch_dispatch_stack():
         return True
     if torch._C._functorch.maybe_current_level() is not None or torch.compiler.is_compiling():

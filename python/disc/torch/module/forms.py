@@ -1,8 +1,8 @@
 """Keeps the forms in which a module is called, and what was compiled for each.
 
 A form is the structure of the arguments, their constants, types and ranks, the mode of the module,
-the state of autocast, the default device, and all that is watched of the module. Whether an argument
-came by position or by name makes no difference, nor whether a default was passed.
+the state of autocast, the default device, and all that is watched of the module. Whether an
+argument came by position or by name makes no difference, nor whether a default was passed.
 
 Invariant: a form is compiled once, whatever number of threads ask for it.
 """
@@ -55,7 +55,7 @@ class Form:
         return self.key[1]
 
     def is_for(self, original: Original) -> bool:
-        """Returns true if it was compiled for the module as it is now, but for values of weights."""
+        """Returns true if it is for the module as it is now, but for values of weights."""
         return self.watch.holds() and all(entry.takes_weights(original) for entry in self.entries)
 
     @property

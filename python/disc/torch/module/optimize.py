@@ -40,9 +40,9 @@ def optimize(
     breaks another fact that the model implied is served by torch, and by a further compilation if
     it comes again.
 
-    The result computes what ``module`` computes, in the mode that it is in, also after ``module`` was
-    changed: each call looks at its weights, attributes, hooks and layers, prepares changed weights
-    again, and compiles again what was changed otherwise. Compiled code gives no gradients: in grad
+    The result computes what ``module`` computes, in the mode that it is in, also after ``module``
+    was changed: each call looks at its weights, attributes, hooks and layers, prepares changed
+    weights again, and compiles again what was changed otherwise. Compiled code gives no gradients: in grad
     mode, a call with an input that requires one runs in PyTorch. It runs on the device of the
     module, unless ``Options.device`` names another one for a module on the CPU.
 

@@ -44,7 +44,7 @@ class OptimizedModule(torch.nn.Module, Compiled, metaclass=StandInType):
         own["_kind"] = type(module)
         own["training"] = module.training
         if not options.release_weights:
-            # ``torch.func.functional_call`` puts tensors into the tables of the module that it calls.
+            # ``torch.func.functional_call`` puts tensors into the tables of what it calls.
             own["_parameters"], own["_buffers"] = module._parameters, module._buffers
         own["options"] = options
         own["_dispatcher"] = Dispatcher(_Living(own["_original"]), dims, options)

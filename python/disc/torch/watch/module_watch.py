@@ -19,14 +19,14 @@ from .values import is_switch, kind_of_weight, same
 
 
 class ModuleWatch:
-    """What a module can read, as it was when this was made.
+    """Holds what a module can read, as it was when this was made.
 
     ``serves(weights)`` and ``holds()`` are asked at calls, and native.
     """
 
     def __init__(self, reach: Reach | None):
         """Notes what ``reach`` found; without it nothing is watched but modes of torch."""
-        #: What the rows of the native watch are called.
+        #: Names of the rows of the native watch.
         self._spaces: list[str] = []
         self._reach = reach
         rows: dict[str, Any] = {"dicts": [], "lists": [], "cells": [], "objects": [], "modes": []}

@@ -1,9 +1,9 @@
-"""Keeps what lives outside of a module as it was while the module is captured: dicts and lists of the
-user's, objects, globals, variables that functions enclose.
+"""Keeps what lives outside of a module as it was while the module is captured: dicts and lists of
+the user's, objects, globals, variables that functions enclose.
 
-A hook or a ``forward`` that writes there would leave what a trace computes, and calls of compiled code
-would write nothing. What is made once and kept (a table by its size) is left out of calls; what every
-call writes keeps a module from being captured whole.
+A hook or a ``forward`` that writes there would leave what a trace computes, and calls of compiled
+code would write nothing. What is made once and kept (a table by its size) is left out of calls;
+what every call writes keeps a module from being captured whole.
 
 Not here: attributes of modules and containers in them (``capture.side_effects``).
 Invariant: after ``put_back`` everything that was reached holds what it held.
@@ -25,7 +25,7 @@ _MISSING = object()
 
 
 class Outside:
-    """What was reached from a module, and is not its own, as it was when this was made."""
+    """Notes what was reached from a module and is not its own."""
 
     def __init__(self, reach: Reach):
         own = {id(held) for m in reach.modules for held in (m.__dict__, *m.__dict__.values())}
@@ -80,8 +80,8 @@ class Outside:
 def refuse_written(
     module: torch.nn.Module, make: Callable[[], Outside], run: Callable[[], Any], written: list[str]
 ) -> None:
-    """Refuses a module whose every call writes to what lives outside of it; ``written`` is what a trace
-    wrote. ``run`` calls the module on the example, and ``make`` notes what is outside.
+    """Refuses a module whose every call writes to what lives outside of it; ``written`` is what a
+    trace wrote. ``run`` calls the module on the example, and ``make`` notes what is outside.
     """
     before = make()
     try:

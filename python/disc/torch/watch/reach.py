@@ -1,8 +1,8 @@
-"""Finds what a call of a module can read: attributes of modules and objects, globals, variables that
-functions enclose, elements of lists and dicts, hooks.
+"""Finds what a call of a module can read: attributes of modules and objects, globals, variables
+that functions enclose, elements of lists and dicts, hooks.
 
-Code is followed from ``forward`` and hooks by the names that it uses. Code of torch, Python and disc
-is known by version: of torch's modules those attributes count that their own code reads.
+Code is followed from ``forward`` and hooks by the names that it uses. Code of torch, Python and
+disc is known by version: of torch's modules those attributes count that their own code reads.
 
 Invariant: what is followed is only looked at; no code of the user runs.
 """
@@ -49,7 +49,7 @@ _DICTS = (dict, collections.OrderedDict, collections.defaultdict)
 
 
 class Reach:
-    """What a module can read, in the order in which it was met, each with a name for messages."""
+    """Lists all that a module can read, in the order in which it was met, with names for messages."""
 
     def __init__(self, module: torch.nn.Module):
         self.modules: list[torch.nn.Module] = []
@@ -226,7 +226,7 @@ class Reach:
                 self._globals(held, attributes & held.keys(), attributes, depth - 1)
 
 
-#: What objects around functions and values are made of.
+#: The parts of objects around functions and values.
 _PARTS = {
     types.MethodType: lambda x: (x.__func__, x.__self__),
     staticmethod: lambda x: (x.__func__,),

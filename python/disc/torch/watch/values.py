@@ -36,7 +36,7 @@ def same(then: Any, now: Any) -> bool:
 
 
 def kind_of_weight(t: Any) -> Any:
-    """What a program knows of a parameter or a buffer: all but its values."""
+    """Returns all that a program knows of a parameter or a buffer: all but its values."""
     if type(t) in TENSORS:
         return t.dtype, tuple(t.shape), t.device, t.layout
     if isinstance(t, torch.Tensor):

@@ -11,8 +11,8 @@ from ...core import extension
 
 
 def watch_weights(module: torch.nn.Module, names: Iterable[str]):
-    """Notes the weights of these names, as they are in ``module``; ``holds()`` says whether they are
-    the same tensors, with the memory and values that they have now.
+    """Notes the weights of these names, as they are in ``module``; ``holds()`` of the result says
+    whether they are the same tensors, with the memory and values that they have now.
 
     A tensor subclass comes as what it is made of: the parts are watched, and that it is in place.
     """
