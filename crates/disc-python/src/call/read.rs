@@ -19,6 +19,9 @@ use pyo3::{
 use smallvec::{Array, SmallVec};
 use std::{ffi::c_void, slice};
 
+/// No memory begins below it: the system leaves these pages out, so that what is read through a null
+/// address fails.
+const LEAST_ADDRESS: usize = 1 << 16;
 /// DLPack's number of CUDA's legacy default stream.
 const LEGACY_STREAM: i32 = 1;
 
@@ -228,9 +231,10 @@ fn is_negated(object: &Bound<'_, PyAny>) -> PyResult<bool> {
     }
 }
 
-/// Refuses functional, fake and zero tensors of torch, which have sizes and a null address.
+/// Refuses functional, fake and zero tensors of torch, and those whose memory was freed: they have
+/// sizes, and an address that is null or, of a view, near it.
 pub(super) fn has_memory(tensor: &Tensor, extents: &Extents) -> Result<(), Unreadable> {
-    if tensor.data.is_null() && bytes_of(tensor.dtype, tensor.sizes(extents)) != Some(0) {
+    if tensor.data.addr() < LEAST_ADDRESS && bytes_of(tensor.dtype, tensor.sizes(extents)) != Some(0) {
         return Err(Unreadable::Is("a tensor without memory of its own".into()));
     }
     Ok(())

@@ -15,7 +15,7 @@ import torch
 
 from ...core.errors import UnsupportedOp
 from ..graph.exported import Traced
-from ..graph.in_place import written_arguments
+from ..graph.in_place import RESIZES_MEMORY, written_arguments
 from ..partition.clusters import hint_of
 from ..partition.effects import family_of, is_view_of_argument
 from ..partition.emit import Printer, memory_order
@@ -30,6 +30,7 @@ aten = torch.ops.aten
 def split_results(graph: DynamoGraph) -> None:
     """Leaves in the graph what compiled code gives, ``graph.given``, and makes ``graph.finish``."""
     traced = graph.traced
+    _refuse_freed_views(traced)
     printer = Printer()
     _bind_arguments(graph, printer)
     sources = {a.node for a in graph.arguments if a.node is not None}
@@ -52,6 +53,16 @@ def split_results(graph: DynamoGraph) -> None:
     for node in reversed(list(traced.graph.nodes)):
         if node.op == "call_function" and not node.users and _is_view(node):
             traced.graph.erase_node(node)
+
+
+def _refuse_freed_views(traced: Traced) -> None:
+    """Raises for a result that is a view of memory which the graph frees: torch makes no view of
+    freed memory after the call.
+    """
+    freed = {family_of(node.args[0]) for node in traced.graph.nodes if node.target is RESIZES_MEMORY}
+    results = (node for node in traced.results if isinstance(node, torch.fx.Node))
+    if freed and any(node.op == "call_function" and family_of(node) in freed for node in results):
+        raise UnsupportedOp("a result is a view of memory that the graph frees")
 
 
 def _shared(traced: Traced, sources: set) -> list[torch.fx.Node]:

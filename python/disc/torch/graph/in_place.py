@@ -16,6 +16,8 @@ _STATISTICS = {
     aten.native_batch_norm.default: (3, 4),
     aten._native_batch_norm_legit.default: (3, 4),
 }
+#: Frees or allocates the memory of its first argument: a write that its schema does not declare.
+RESIZES_MEMORY = torch.ops.inductor.resize_storage_bytes_.default
 
 
 def written_arguments(node) -> list[torch.fx.Node]:
@@ -24,6 +26,8 @@ def written_arguments(node) -> list[torch.fx.Node]:
         mean, var = _STATISTICS[node.target]
         held = [node.args[i] for i in (mean, var) if isinstance(node.args[i], torch.fx.Node)]
         return held if node.args[var + 1] else []
+    if node.target is RESIZES_MEMORY:
+        return [node.args[0]]
     schema = getattr(node.target, "_schema", None)
     if schema is None or not schema.is_mutable or node.target in _NOT_WRITES or is_view_in_place(node):
         return []

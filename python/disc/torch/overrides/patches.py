@@ -15,6 +15,7 @@ from torch._library.fake_impl import FakeImplCtx
 from torch._subclasses import FakeTensor
 from torch.utils._sympy import functions as tsf
 
+from ...core.errors import UnsupportedOp
 from ..compat import extremes_replacements, plain_slice_index, slice_replacement
 from ..symbolic.expressions import NUMBERS, expression, shortened
 from .registry import Override, register
@@ -223,6 +224,11 @@ def _size_of_data(self, *, min=0, max=None):
     return self.new_dynamic_size(min=min, max=max)
 
 
+def _resize_memory(self, size):
+    # No op says it: a trace would leave it out, and that of a weight would free the weight.
+    raise UnsupportedOp("the model frees or allocates memory of a tensor (untyped_storage().resize_)")
+
+
 _math_log, _math_log2, _math_log10 = math.log, math.log2, math.log10
 _math_sqrt = math.sqrt
 _torch_trapezoid, _torch_cumulative_trapezoid = torch.trapezoid, torch.cumulative_trapezoid
@@ -255,6 +261,7 @@ register(
         Override(
             FakeImplCtx, "create_unbacked_symint", _size_of_data, "torch takes a size of data for at least 2"
         ),
+        Override(torch.UntypedStorage, "resize_", _resize_memory, "no op says that memory is freed"),
         Override(torch, "max_pool1d", _max_pool1d, "torch flattens by the example's sizes"),
         Override(torch.Tensor, "contiguous", _contiguous, "no mode sees it of a contiguous example"),
         Override(torch.Tensor, "__getitem__", _getitem, "an index that is a size becomes a number"),
