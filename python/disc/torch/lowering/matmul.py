@@ -55,11 +55,15 @@ def linear(b, x, weight, bias=None):
 
 
 def scaled_sum(b, x, y, beta, alpha):
-    """beta * x + alpha * y; beta == 0 hides NaN in x."""
-    y = y if alpha == 1 else b.mul(y, alpha)
-    if beta == 0:
+    """beta * x + alpha * y; beta == 0 hides NaN in x, also where a call says what beta is."""
+    y = y if same(alpha, 1) else b.mul(y, b.lift(alpha, y.dtype))
+    if same(beta, 0):
         return y
-    return b.add(x if beta == 1 else b.mul(x, beta), y)
+    if isinstance(beta, (int, float)):
+        return b.add(x if beta == 1 else b.mul(x, beta), y)
+    beta = b.lift(beta, x.dtype)
+    is_zero = b.compare("EQ", beta, b.lift(0, x.dtype))
+    return b.select(is_zero, y, b.add(b.mul(x, beta), y))
 
 
 def addmm(b, x, u, v, *, beta=1, alpha=1):

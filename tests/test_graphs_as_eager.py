@@ -1,4 +1,4 @@
-"""What graphs of ``torch.compile`` do besides computing: memory, effects and errors as in eager."""
+"""Graphs of ``torch.compile`` do as eager mode does: numbers, memory, effects and errors."""
 
 from __future__ import annotations
 
@@ -82,3 +82,36 @@ def test_a_view_of_freed_memory_is_refused():
     whole.untyped_storage().resize_(0)
     with pytest.raises(disc.Error, match="without memory of its own"):
         fast(view)
+
+
+# Numbers of a call.
+
+
+def _baddbmm_of_sizes(x, a, b, beta, alpha):
+    return torch.baddbmm(x, a, b, beta=a.shape[1] - 3, alpha=a.shape[0])
+
+
+def _baddbmm_of_items(x, a, b, beta, alpha):
+    return torch.baddbmm(x, a, b, beta=torch.tensor(beta).item(), alpha=alpha)
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda x, a, b, beta, alpha: torch.baddbmm(x, a, b, beta=beta, alpha=alpha),
+        lambda x, a, b, beta, alpha: torch.addbmm(x[0], a, b, beta=beta, alpha=alpha),
+        lambda x, a, b, beta, alpha: torch.addmm(x[0], a[0], b[0], beta=beta, alpha=alpha),
+        lambda x, a, b, beta, alpha: torch.addmv(x[0, 0], b[0].mT, a[0, 0], beta=beta, alpha=alpha),
+        lambda x, a, b, beta, alpha: torch.addr(x[0], b[0, 0], b[0, 1], beta=beta, alpha=alpha),
+        _baddbmm_of_sizes,
+        _baddbmm_of_items,
+    ],
+)
+def test_a_scale_of_zero_hides_nan_also_where_a_call_says_it(f):
+    x, a, b = torch.full((2, 3, 3), torch.nan), torch.randn(2, 3, 4), torch.randn(2, 4, 3)
+    fast = compiled(f, dynamic=True)
+    for beta, alpha in ((2.0, 3.0), (0.0, 1.5), (0.5, 1.0)):
+        torch.testing.assert_close(
+            fast(x, a, b, beta, alpha), f(x, a, b, beta, alpha), equal_nan=True, rtol=1e-4, atol=1e-5
+        )
+    assert not fallbacks(fast)
