@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 import disc
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import nn
 
 pytestmark = pytest.mark.usefixtures("inference_of_fresh_dynamo")
@@ -114,4 +117,52 @@ def test_a_scale_of_zero_hides_nan_also_where_a_call_says_it(f):
         torch.testing.assert_close(
             fast(x, a, b, beta, alpha), f(x, a, b, beta, alpha), equal_nan=True, rtol=1e-4, atol=1e-5
         )
+    assert not fallbacks(fast)
+
+
+# Types that torch refuses.
+
+INTEGERS, TRUTHS = torch.arange(16).reshape(1, 1, 4, 4), torch.eye(4, dtype=torch.bool)
+
+
+@pytest.mark.parametrize(
+    ("f", "x"),
+    [
+        (lambda x: F.adaptive_avg_pool2d(x, 2), INTEGERS),
+        (lambda x: F.adaptive_max_pool2d(x, 2), INTEGERS),
+        (lambda x: F.max_pool1d(x[0], 2), INTEGERS),
+        (lambda x: F.interpolate(x, scale_factor=2), INTEGERS),
+        (lambda x: x.softmax(0), INTEGERS),
+        (lambda x: torch.frac(x + 1), INTEGERS),
+        (lambda x: 1 - x, TRUTHS),
+        (lambda x: x @ x, TRUTHS),
+        (lambda x: F.relu(x), TRUTHS),
+    ],
+)
+def test_types_that_torch_refuses_are_refused(f, x):
+    with pytest.raises(RuntimeError) as expected:
+        f(x)
+    module = nn.Identity()
+    module.forward = f
+    for fast in (compiled(f), disc.optimize(module, (x,), options=disc.Options(fallback="framework"))):
+        with pytest.raises(type(expected.value), match=re.escape(str(expected.value)[:40])):
+            fast(x)
+
+
+def test_types_that_torch_converts_are_compiled():
+    def f(x):
+        return x.softmax(-1, dtype=torch.float32), F.max_pool2d(x, 2), x @ x
+
+    fast = compiled(f)
+    for got, wanted in zip(fast(INTEGERS), f(INTEGERS), strict=True):
+        torch.testing.assert_close(got, wanted)
+    assert not fallbacks(fast)
+
+
+@pytest.mark.parametrize(
+    "f", [lambda x: F.adaptive_avg_pool2d(x, 0), lambda x: F.adaptive_max_pool2d(x, (0, 2))]
+)
+def test_pooling_to_no_cells_is_compiled(f):
+    fast, x = compiled(f, dynamic=True), torch.randn(2, 3, 4, 5)
+    torch.testing.assert_close(fast(x), f(x))
     assert not fallbacks(fast)

@@ -26,6 +26,7 @@ from ...core.errors import Error, UnsupportedOp
 from ...lowering import sizes
 from ...lowering.emitter import MISSING, Number, is_value
 from ..capture.captured_program import CapturedProgram
+from ..graph.element_types import refused
 from ..graph.origin import Line, model_line, source_line
 from ..graph.other_devices import nodes_elsewhere
 from ..graph.program import Program
@@ -322,12 +323,24 @@ class Walk:
             result = MISSING
         elif _has_missing(args) or _has_missing(kwargs.values()):
             result = MISSING
+        elif (refusal := self._refusal(node)) is not None:
+            self.lack(name, refusal, node=node)
+            result = MISSING
         else:
             result = self.apply(node, name, entry, args, kwargs)
         self.program.operations += 1
         if written and result is not MISSING:
             result = self.aliases.write(node, written, result)
         self.values[node] = result
+
+    def _refusal(self, node) -> str | None:
+        """Why torch refuses the types of a node's arguments; None if it does not."""
+        if self.captured.device.type != "cpu":
+            return None
+        values = (source.meta.get("val") for source in node.all_input_nodes)
+        dtypes = [value.dtype for value in values if isinstance(value, torch.Tensor)]
+        dtype = refused(node.target, dtypes, node.args, node.kwargs)
+        return None if dtype is None else f"torch has no form of it for {dtype} on CPUs"
 
     def apply(self, node, name: str, entry, args, kwargs):
         self.emitter.meta = node.meta.get("val")

@@ -207,6 +207,8 @@ def adaptive_pool(n: int, how: str):
 
     def entry(b, x, size):
         lead, result = len(x.shape) - n, x.dtype
+        if _has_no_cells(b):
+            return b.full(0, b.shape, result)
         y = b.wide(x) if how == "add" else x
         cells = dict(enumerate(b.shape[-n:], lead))
         whole = [axis for axis, out in cells.items() if is_int(out) and out == 1]
@@ -216,6 +218,11 @@ def adaptive_pool(n: int, how: str):
         return b.convert(y, result)
 
     return entry
+
+
+def _has_no_cells(b) -> bool:
+    """Returns true for a result of no elements: there are no parts to divide an axis into."""
+    return any(same(size, 0) for size in b.shape)
 
 
 def _adaptive_axis(b, x, axis, out, how):
@@ -268,6 +275,8 @@ def adaptive_max_pool(n: int):
     """
 
     def entry(b, x, size):
+        if _has_no_cells(b):
+            return b.full(0, b.shape, x.dtype), b.full(0, b.shape, "i64")
         out, lead, places = b.shape[-n:], len(x.shape) - n, None
         for i, axis in enumerate(range(lead, lead + n)):
             step = product(x.shape[axis + 1 :])

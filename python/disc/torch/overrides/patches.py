@@ -26,6 +26,11 @@ def _max_pool1d(input, kernel_size, stride=None, padding=0, dilation=1, ceil_mod
         return [other, value[0] if isinstance(value, (list, tuple)) else value]
 
     stride = kernel_size if stride is None or stride == [] or stride == () else stride
+    if not input.is_floating_point():
+        # torch refuses what it pools in two dimensions.
+        return torch.ops.aten.max_pool1d.default(
+            input, *(plane(value, 0)[1:] for value in (kernel_size, stride, padding, dilation)), ceil_mode
+        )
     pooled = torch.max_pool2d(
         input.unsqueeze(-2),
         plane(kernel_size, 1),

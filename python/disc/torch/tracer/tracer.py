@@ -40,6 +40,7 @@ from ..decompositions.lookup import Serves, serves_all
 from ..devices import autocast_state
 from ..devices.device import TYPES
 from ..graph.changes import Change
+from ..graph.element_types import refused
 from ..graph.exported import Traced
 from ..graph.in_place import written_arguments
 from ..graph.origin import running_line
@@ -279,6 +280,8 @@ class Recorder(SchemaCheckMode):
                 return met[found[2]]
             return self._build(found, self._node(func, node_args, node_kwargs), met)
         whole = self.serves(func, any(t.is_complex() for t in met))
+        # Of what torch refuses the steps might be none that it refuses.
+        whole = whole or refused(func, [t.dtype for t in met], args, kwargs) is not None
         if not whole and (made := self._steps(func, args, kwargs, met)) is not None:
             return made[0]
         if not constant and (found := self._plain(func, args, kwargs, met)) is not None:
