@@ -166,3 +166,62 @@ def test_pooling_to_no_cells_is_compiled(f):
     fast, x = compiled(f, dynamic=True), torch.randn(2, 3, 4, 5)
     torch.testing.assert_close(fast(x), f(x))
     assert not fallbacks(fast)
+
+
+# Values that torch refuses.
+
+WEIGHT, INDEX = torch.randn(5, 3), torch.tensor([0, 1, 2, 1])
+
+
+@pytest.mark.parametrize(
+    ("f", "x"),
+    [
+        (lambda x: F.one_hot(x, 3), torch.tensor([0, 5])),
+        (lambda x: F.one_hot(x, 3), torch.tensor([-1, 0])),
+        (lambda x: F.one_hot(x, x.shape[0] + 1), torch.tensor([3, 0])),
+        (lambda x: F.embedding_bag(INDEX, WEIGHT, x), torch.tensor([1, 2])),
+        (lambda x: F.embedding_bag(INDEX, WEIGHT, x), torch.tensor([0, 5])),
+    ],
+)
+def test_values_that_torch_refuses_are_refused(f, x):
+    good = torch.zeros_like(x)
+    module = nn.Identity()
+    module.forward = f
+    for fast in (compiled(f, dynamic=True), disc.optimize(module, (good,))):
+        torch.testing.assert_close(fast(good), f(good))
+        assert not fallbacks(fast)
+        with pytest.raises(RuntimeError, match=r"Class values must be|offsets"):
+            fast(x)
+
+
+def test_a_bag_that_begins_before_the_one_before_it_is_refused():
+    module = nn.EmbeddingBag(5, 3).eval()
+    fast = disc.optimize(module, (INDEX, torch.tensor([0, 2, 3])))
+    with pytest.raises(RuntimeError, match="offsets must not fall"):
+        fast(INDEX, torch.tensor([0, 2, 1]))
+
+
+def test_zeta_of_offsets_far_below_zero():
+    q = torch.tensor(
+        [-1025.5, -2000.25, -9999.7, -2000, -torch.inf, torch.inf, torch.nan], dtype=torch.float64
+    )
+    for f in (
+        lambda q: torch.special.zeta(3.0, q),
+        lambda q: torch.polygamma(2, q),
+        lambda q: torch.special.zeta(2.5, q),
+    ):
+        fast = compiled(f)
+        torch.testing.assert_close(fast(q), f(q), equal_nan=True, rtol=1e-6, atol=1e-12)
+        assert not fallbacks(fast)
+
+
+@pytest.mark.parametrize("kind", [torch.uint8, torch.int8])
+def test_sums_of_bytes_by_int8(kind):
+    limits = torch.iinfo(kind)
+    fast = compiled(torch._int_mm, dynamic=True)
+    for rows, depth, columns in ((20, 64, 32), (33, 8, 16)):
+        x = torch.randint(limits.min, limits.max + 1, (rows, depth), dtype=kind)
+        y = torch.randint(-128, 128, (depth, columns), dtype=torch.int8)
+        x[0], y[:, 0] = limits.max, -128
+        torch.testing.assert_close(fast(x, y), x.int() @ y.int())
+    assert not fallbacks(fast)

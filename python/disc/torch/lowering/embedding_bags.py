@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ...lowering.dtypes import neutral
+from ...lowering.sizes import same
 from .indexing import added_rows
 
 
@@ -26,6 +27,7 @@ def embedding_bag(
     if isinstance(padding_idx, int) and padding_idx < 0:
         padding_idx = None
     index = b.convert(index, "i64")
+    _check_offsets(b, index, offsets)
     bag = _bag_of(b, index, offsets, include_last_offset)
     if padding_idx is not None:
         bag = b.select(b.compare("EQ", index, b.lift(padding_idx, "i64")), b.lift(-1, "i64"), bag)
@@ -41,6 +43,28 @@ def padded_embedding_bag(b, weight, index, offsets, scale, mode, sparse, scales,
     if padding_idx is not None and padding_idx < 0:
         padding_idx = padding_idx + weight.shape[0]
     return embedding_bag(b, weight, index, offsets, scale, mode, sparse, scales, include_last, padding_idx)
+
+
+def _check_offsets(b, index, offsets):
+    """Requires what torch requires, and that no bag begins before the one before it does."""
+    offsets = b.convert(offsets, "i64")
+    (count,) = offsets.shape
+    if same(count, 0):
+        return
+    place = b.iota([count], 0, "i64")
+    before = b.take(offsets, 0, b.sub(place, 1), bounds="clamp")
+    is_first = b.compare("EQ", place, b.lift(0, "i64"))
+    before = b.select(is_first, b.lift(0, "i64"), before)
+    begins = b.map("or", b.compare("NE", place, b.lift(0, "i64")), b.compare("EQ", offsets, b.lift(0, "i64")))
+    for holds, message in (
+        (begins, "offsets[0] has to be 0"),
+        (b.compare("GE", offsets, before), "offsets must not fall"),
+        (
+            b.compare("LE", offsets, b.lift(index.shape[0], "i64")),
+            "offsets can not be greater than input's length",
+        ),
+    ):
+        b.require_true(b.reduce(holds, [0], "and"), message)
 
 
 def _bag_of(b, index, offsets, include_last_offset):

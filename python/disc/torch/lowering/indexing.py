@@ -403,6 +403,13 @@ def masked_scatter(b, x, mask, source):
 def one_hot(b, x, num_classes=-1):
     if num_classes < 0:
         raise b.unsupported("one_hot without num_classes has a size that depends on data")
+    whole = list(range(len(x.shape)))
+    for holds, bound, message in (
+        ("GE", 0, "Class values must be non-negative."),
+        ("LT", num_classes, "Class values must be smaller than num_classes."),
+    ):
+        inside = b.compare(holds, x, b.lift(bound, x.dtype))
+        b.require_true(b.reduce(inside, whole, "and"), message)
     classes = b.iota([num_classes], 0, "i64")
     return b.convert(b.compare("EQ", b.unsqueeze(x, -1), classes), "i64")
 

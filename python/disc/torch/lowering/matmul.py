@@ -41,7 +41,14 @@ def _batched(b, x, y, dtype=None):
 
 
 def int_mm(b, x, y):
-    """Sums of int8 by int8 in int32."""
+    """Sums of int8, or of bytes, by int8 in int32.
+
+    A byte is a number of int8 and 128: what all of them add is a sum of the columns.
+    """
+    if x.dtype == "u8" and y.dtype == "i8":
+        shifted = b.convert(b.sub(b.convert(x, "i32"), 128), "i8")
+        columns = b.mul(b.sum(b.convert(y, "i32"), [0]), 128)
+        return b.add(int_mm(b, shifted, y), columns)
     return b.dot(x, y, contracting=([1], [0]), dtype="i32")
 
 

@@ -8,7 +8,7 @@ import torch
 _REASONS = (
     (("as_strided", "resize", "set_"), "memory layout is not part of a program"),
     (("sparse", "_csr", "_coo"), "sparse tensors are torch's"),
-    (("zeta", "polygamma", "igamma", "_polynomial_"), "the number of its steps depends on data"),
+    (("igamma", "_polynomial_"), "the number of its steps depends on data"),
     (
         (
             "linalg",

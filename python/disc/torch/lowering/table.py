@@ -27,11 +27,13 @@ from . import (
     reduction,
     resample,
     signs,
+    special,
 )
 
 FAMILIES = (
     elementwise,
     signs,
+    special,
     activation,
     data_movement,
     creation,

@@ -136,6 +136,8 @@ def _logspace(start, end, steps=100, base=10.0, *, dtype=None, device=None, **_)
 
 
 def _one_hot(input, num_classes=-1):
+    torch._assert_async((input >= 0).all(), "Class values must be non-negative.")
+    torch._assert_async((input < num_classes).all(), "Class values must be smaller than num_classes.")
     classes = torch.arange(num_classes, device=input.device)
     return (input.unsqueeze(-1) == classes).to(torch.int64)
 
