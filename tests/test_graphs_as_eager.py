@@ -225,3 +225,63 @@ def test_sums_of_bytes_by_int8(kind):
         x[0], y[:, 0] = limits.max, -128
         torch.testing.assert_close(fast(x, y), x.int() @ y.int())
     assert not fallbacks(fast)
+
+
+# Assertions about numbers out of tensors.
+
+
+def _at_least(n, y):
+    torch._check(n >= 3)
+    return y * 2
+
+
+def _not_four(n, y):
+    torch._check(n != 4)
+    return y * n
+
+
+def _equal_to_a_size(n, y):
+    torch._check(n == y.shape[0])
+    return torch.arange(n) + y
+
+
+def _above(n, y):
+    torch._check(n > 2.5)
+    return y + 1
+
+
+@pytest.mark.parametrize(
+    ("asserting", "good", "bad", "options"),
+    [
+        (_at_least, [1, 2], [1, 1], {}),
+        (_not_four, [1, 2], [2, 2], {}),
+        (_equal_to_a_size, [1, 2], [2, 2], {}),
+        (_equal_to_a_size, [1, 2], [2, 2], {"dynamic": True}),
+        (_above, [1.0, 2.0], [1.0, 1.0], {}),
+    ],
+)
+@torch._dynamo.config.patch(capture_scalar_outputs=True)
+def test_assertions_about_numbers_of_tensors_hold_in_each_call(asserting, good, bad, options):
+    def f(x, y):
+        return asserting(x.sum().item(), y)
+
+    fast, y = compiled(f, **options), torch.randn(3)
+    torch.testing.assert_close(fast(torch.tensor(good), y), f(torch.tensor(good), y))
+    assert not fallbacks(fast)
+    with pytest.raises(RuntimeError):
+        fast(torch.tensor(bad), y)
+
+
+class Asserting(nn.Module):
+    def forward(self, x, y):
+        n = x.sum().item()
+        torch._check(n != 5)
+        return _equal_to_a_size(n, y)
+
+
+@pytest.mark.parametrize("bad", [[1, 3], [2, 3]])
+def test_a_module_asserts_numbers_of_tensors_in_each_call(bad):
+    fast = disc.optimize(Asserting(), (torch.tensor([1, 2]), torch.randn(3)))
+    torch.testing.assert_close(fast(torch.tensor([2, 2]), torch.ones(4)), torch.arange(4) + 1.0)
+    with pytest.raises(RuntimeError):
+        fast(torch.tensor(bad), torch.ones(3 if sum(bad) == 4 else 5))

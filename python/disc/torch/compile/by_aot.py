@@ -6,6 +6,7 @@ Its wrapper costs microseconds in each call, so graphs without these are compile
 
 from __future__ import annotations
 
+import operator
 import time
 from collections.abc import Callable
 
@@ -23,6 +24,8 @@ from ..symbolic.expressions import SYMBOLIC
 from .dynamo_graph import Argument, DynamoGraph
 from .inference import CompiledGraph
 from .results import split_results
+
+aten = torch.ops.aten
 
 
 def compiled_by_aot(
@@ -49,18 +52,56 @@ def compiled_by_aot(
         decompositions=table(serves),
         keep_inference_input_mutations=True,
     )
+    _assert_of_tensors(gm)
     run = build(gm, example_inputs)
     return made[0], run
 
 
+def _assert_of_tensors(gm: torch.fx.GraphModule) -> None:
+    """Asserts of a tensor what the graph asserts of its number where that equals a size: to
+    AOTAutograd both are one, and the assertion says nothing any more.
+    """
+    items = [node for node in gm.graph.nodes if node.target == "item" and _is_another(node)]
+    for item in items:
+        for node in (user for user in item.users if user.target is operator.eq):
+            asserts = any(user.target is aten._assert_scalar.default for user in node.users)
+            (other,) = [x for x in node.args if x is not item] or (None,)
+            if not asserts or other is None:
+                continue
+            with gm.graph.inserting_after(node):
+                holds = gm.graph.call_function(torch.eq, (item.args[0], other))
+            with gm.graph.inserting_after(holds):
+                message = f"a number that depends on data is not {other}"
+                gm.graph.call_function(aten._assert_async.msg, (holds, message))
+    gm.recompile()
+
+
+def _is_another(item: torch.fx.Node) -> bool:
+    """Returns true if a number out of a tensor is known to equal a size."""
+    value = item.meta.get("example_value")
+    return isinstance(value, torch.SymInt) and value.node.expr != value.node._expr
+
+
 def _without_numbers(graph: torch.fx.Graph) -> None:
     """Puts numbers of sizes where they are used, as the tracer writes them."""
+    asserted = _asserted_items(graph)
     for node in graph.nodes:
         node.args = torch.fx.map_arg(node.args, _number_itself)
         node.kwargs = torch.fx.map_arg(node.kwargs, _number_itself)
     for node in reversed(list(graph.nodes)):
-        if node.op == "call_function" and isinstance(node.meta.get("val"), SYMBOLIC) and not node.users:
+        is_number = node.op == "call_function" and isinstance(node.meta.get("val"), SYMBOLIC)
+        if is_number and not node.users and node not in asserted:
             graph.erase_node(node)
+
+
+def _asserted_items(graph: torch.fx.Graph) -> set[torch.fx.Node]:
+    """The numbers out of tensors that assertions are about, which may have no other use."""
+    found: set[torch.fx.Node] = set()
+    for node in reversed(list(graph.nodes)):
+        is_number = isinstance(node.meta.get("val"), SYMBOLIC)
+        if node.target is aten._assert_scalar.default or (is_number and node in found):
+            found |= set(node.all_input_nodes)
+    return {node for node in found if str(node.target) in ITEMS}
 
 
 def _number_itself(node: torch.fx.Node):

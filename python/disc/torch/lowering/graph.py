@@ -21,6 +21,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch.utils._sympy.symbol import SymT, symbol_is_type
 
 from ...core.errors import Error, UnsupportedOp
 from ...lowering import sizes
@@ -55,6 +56,8 @@ from .table import CHECKS, ITEMS, TABLE
 if TYPE_CHECKING:
     from ..capture.capture import CapturedGraph
 
+#: Kinds of symbols that stand for numbers out of tensors.
+_OF_DATA = (SymT.UNBACKED_INT, SymT.UNBACKED_FLOAT)
 _INLINED = ("wrap_with_set_grad_enabled", "wrap_with_autocast")
 
 
@@ -259,27 +262,41 @@ class Walk:
         if not isinstance(val, torch.SymInt):
             value = Number(b.convert(value, "f64"))
             if isinstance(val, torch.SymFloat):
-                b.expressions.numbers[val.node.expr] = value.value
+                self._note_number(val.node.expr, value.value, floating)
             return value
         value = b.convert(value, "i64")
         if least_value(val) >= 0:
             return b.bind(value, val)
-        b.expressions.numbers[val.node.expr] = value
+        self._note_number(val.node.expr, value, integer)
         return Number(value)
 
+    def _note_number(self, e, value, of_expression) -> None:
+        """Notes a number out of a tensor; one that has to be another one is compared with it."""
+        b = self.emitter
+        if e.is_Symbol and e not in b.expressions.numbers:
+            b.expressions.numbers[e] = value
+            return
+        known = b.lift(of_expression(b, e), value.dtype)
+        b.require_true(b.compare("EQ", value, known), f"a number that depends on data is not {e}")
+
     def _assert(self, node) -> None:
-        """States what capture knows of sizes that depend on data: a fact,
-        checked where the size is bound.
+        """States what capture knows of sizes that depend on data: a fact, checked where the size is
+        bound; of other numbers out of tensors a check of the call.
         """
         condition = getattr(node.args[0], "meta", {}).get("val", node.args[0])
         if not isinstance(condition, torch.SymBool):
             return
+        known = self.emitter.expressions
+        is_of_data = _is_of_data(node.args[0])
         for fact in conjuncts(condition.node.expr):
             relation = next((sign for kind, sign in RELATIONS if isinstance(fact, kind)), None)
-            if relation is None or fact.free_symbols & set(self.emitter.expressions.numbers):
-                continue
-            if fact.free_symbols <= set(self.emitter.expressions.symbols):
-                state_relation(self.emitter.expressions, self.emitter.state, fact, relation)
+            is_of_numbers = bool(fact.free_symbols & set(known.numbers))
+            if relation is not None and fact.free_symbols <= set(known.symbols):
+                state_relation(known, self.emitter.state, fact, relation)
+            elif is_of_numbers or (relation is None and is_of_data):
+                if (value := self._number(condition, node)) is not MISSING:
+                    self.emitter.require_true(value, node.args[1])
+                return
 
     def _assert_data(self, node) -> None:
         """Emits a check of the data, which runs in each call."""
@@ -387,6 +404,16 @@ def _readable(op) -> str:
     """``vmap`` leaves functions of torch in the graph."""
     inner = str(getattr(op, "__module__", "")).startswith("torch._functorch")
     return "torch.vmap" if inner else str(op)
+
+
+def _is_of_data(condition) -> bool:
+    """Returns true if a number out of a tensor decides a condition; its symbol may be that of a size
+    by now, which it equals.
+    """
+    if isinstance(condition, torch.fx.Node):
+        return str(condition.target) in ITEMS or any(map(_is_of_data, condition.all_input_nodes))
+    symbols = condition.node.expr.free_symbols if isinstance(condition, SYMBOLIC) else ()
+    return any(symbol_is_type(symbol, _OF_DATA) for symbol in symbols)
 
 
 def _only_checked(node) -> bool:

@@ -230,13 +230,22 @@ def _print_op(printer: Printer, node: torch.fx.Node) -> None:
     name = printer.values[node]
     val = node.meta.get("val")
     if str(node.target) in ITEMS and isinstance(val, SYMBOLIC):
-        for symbol in val.node.expr.free_symbols - printer.sizes.keys():
+        unknown = val.node.expr.free_symbols - printer.sizes.keys()
+        for symbol in unknown:
             printer.sizes[symbol] = name
+        if not unknown:
+            printer.line(f"{printer.constant(_check_number)}({name}, {printer.size(val)})")
         return
     for i, part in enumerate(val if isinstance(val, (list, tuple)) else (val,)):
         if isinstance(part, torch.Tensor):
             held = f"{name}[{i}]" if isinstance(val, (list, tuple)) else name
             printer.bind_sizes(part, held)
+
+
+def _check_number(value, wanted) -> None:
+    """Raises where a number out of a tensor is not what the model asserted that it is."""
+    if value != wanted:
+        raise RuntimeError(f"a number that depends on data is {value}, and the model asserts {wanted}")
 
 
 def _last_uses(graph: CapturedGraph, steps: list[Step]) -> dict[int, list[torch.fx.Node]]:
