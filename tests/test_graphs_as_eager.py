@@ -285,3 +285,67 @@ def test_a_module_asserts_numbers_of_tensors_in_each_call(bad):
     torch.testing.assert_close(fast(torch.tensor([2, 2]), torch.ones(4)), torch.arange(4) + 1.0)
     with pytest.raises(RuntimeError):
         fast(torch.tensor(bad), torch.ones(3 if sum(bad) == 4 else 5))
+
+
+# What else eager mode does.
+
+
+def _fill_gaps(x):
+    y = torch.empty_strided((2, 3), (8, 2))
+    y.copy_(x[:2, :3])
+    return y
+
+
+def _fill_in_order(x):
+    x = x.reshape(1, 2, 2, 5)
+    y = torch.empty_like(x, memory_format=torch.channels_last)
+    y[:] = x
+    return y
+
+
+@pytest.mark.parametrize(
+    "f", [_fill_gaps, _fill_in_order, lambda x: x.new_empty_strided((4, 5), (1, 4)).copy_(x)]
+)
+def test_memory_that_a_model_lays_out_keeps_its_strides(f):
+    x = torch.randn(4, 5)
+    got, wanted = compiled(f)(x), f(x)
+    torch.testing.assert_close(got, wanted)
+    assert got.stride() == wanted.stride()
+    assert got.untyped_storage().nbytes() >= wanted.numel() * 4
+
+
+def _sigmoid_into_nothing(x):
+    return torch.sigmoid(x, out=torch.empty(0))
+
+
+def _add_into_nothing(x):
+    out = torch.empty(0)
+    torch.add(x, 1, out=out)
+    torch.cat([x, x], out=out)
+    return out * 2
+
+
+@pytest.mark.filterwarnings("ignore:An output with one or more elements was resized")
+@pytest.mark.parametrize("f", [_sigmoid_into_nothing, _add_into_nothing])
+def test_results_grow_into_what_they_are_given(f):
+    fast = compiled(f)
+    for size in (3, 4):
+        x = torch.randn(size)
+        torch.testing.assert_close(fast(x), f(x))
+
+
+def test_a_function_that_dynamo_does_not_look_into_runs_in_each_call():
+    seen = []
+
+    def count(x):
+        seen.append(1)
+        return x + len(seen)
+
+    torch._dynamo.allow_in_graph(count)
+    fast = compiled(lambda x: count(x) * 2)
+    fast(torch.zeros(2))
+    before = len(seen)
+    got = [fast(torch.zeros(2))[0].item() for _ in range(3)]
+    assert got == [2.0 * (before + i) for i in (1, 2, 3)]
+    (row,) = disc.report(fast).to_dict()["fallbacks"]
+    assert "count runs in each call" in row["reason"]

@@ -19,8 +19,8 @@ use pyo3::{
 use smallvec::{Array, SmallVec};
 use std::{ffi::c_void, slice};
 
-/// No memory begins below it: the system leaves these pages out, so that what is read through a null
-/// address fails.
+/// No memory of the host begins below it: the system leaves these pages out, so that a read through
+/// a null address fails.
 const LEAST_ADDRESS: usize = 1 << 16;
 /// DLPack's number of CUDA's legacy default stream.
 const LEGACY_STREAM: i32 = 1;
@@ -234,7 +234,8 @@ fn is_negated(object: &Bound<'_, PyAny>) -> PyResult<bool> {
 /// Refuses functional, fake and zero tensors of torch, and those whose memory was freed: they have
 /// sizes, and an address that is null or, of a view, near it.
 pub(super) fn has_memory(tensor: &Tensor, extents: &Extents) -> Result<(), Unreadable> {
-    if tensor.data.addr() < LEAST_ADDRESS && bytes_of(tensor.dtype, tensor.sizes(extents)) != Some(0) {
+    let least = if tensor.place == Place::Host { LEAST_ADDRESS } else { 1 };
+    if tensor.data.addr() < least && bytes_of(tensor.dtype, tensor.sizes(extents)) != Some(0) {
         return Err(Unreadable::Is("a tensor without memory of its own".into()));
     }
     Ok(())

@@ -19,6 +19,7 @@ from ...core.progress import Progress
 from .. import op_names
 from . import fused_steps
 from .attributes import lifted, with_attributes
+from .opaque import refuse_opaque
 from .refused import worded
 from .registry import EagerGraph, note
 
@@ -83,6 +84,7 @@ def _compiled(gm: torch.fx.GraphModule, example_inputs: list, options: Options):
     env = context.fake_mode.shape_env if context is not None and context.fake_mode is not None else None
     if env is None:
         raise Error("dynamo gave no sizes")
+    refuse_opaque(gm)
     if _needs_gradient(gm):
         from .training import compiled_for_training
 

@@ -40,18 +40,22 @@ def split_results(graph: DynamoGraph) -> None:
         sources.add(base)
     leaves = []
     for result in traced.results:
+        if _is_empty(traced, result, printer):
+            sources.add(result)
+            printer.op(result)
         leaf = _printed_of(result, sources, printer)
         if leaf is None:
             if result not in graph.given:
                 graph.given.append(result)
             leaf = _dense(result, f"outputs[{graph.given.index(result)}]")
+            leaf = _with_gaps(result, leaf, printer)
         leaves.append(leaf)
     printer.line(f"return ({''.join(f'{leaf}, ' for leaf in leaves)})")
     graph.finish, _ = printer.function("finish", "args, outputs")
     (output,) = (n for n in traced.graph.nodes if n.op == "output")
     output.args = (tuple(_in_memory_order(traced.graph, output, node) for node in graph.given),)
     for node in reversed(list(traced.graph.nodes)):
-        if node.op == "call_function" and not node.users and _is_view(node):
+        if node.op == "call_function" and not node.users and (_is_view(node) or node in sources):
             traced.graph.erase_node(node)
 
 
@@ -95,6 +99,43 @@ def _bind_arguments(graph: DynamoGraph, printer: Printer) -> None:
         for axis, size in enumerate(map(expression, a.node.meta["val"].shape)):
             if isinstance(size, sympy.Symbol):
                 printer.sizes.setdefault(size, f"args[{a.position}].size({axis})")
+
+
+#: Ops that make tensors out of sizes, and leave open what these hold.
+_EMPTY = (aten.empty.memory_format, aten.empty_strided.default, aten.empty_permuted.default)
+
+
+def _is_empty(traced: Traced, result, printer: Printer) -> bool:
+    """Returns true for a result that nobody fills: torch makes it, so that it may be resized, as
+    the argument ``out`` of an op is.
+    """
+    if not isinstance(result, torch.fx.Node) or result.target not in _EMPTY or result in printer.values:
+        return False
+    if symbols_of(result.args) - printer.sizes.keys():
+        return False
+    calls = (node for node in traced.graph.nodes if node.op == "call_function")
+    written = {family_of(target) for node in calls for target in written_arguments(node)}
+    return family_of(result) not in written
+
+
+def _with_gaps(result: torch.fx.Node, text: str, printer: Printer) -> str:
+    """Prints a result with the strides that the model itself gave its memory."""
+    made = result.meta.get("root")
+    if made is None or made.target not in (aten.empty_strided.default, aten.new_empty_strided.default):
+        return text
+    val, size = result.meta["val"], 1
+    for stride, axis in sorted((hint_of(stride), axis) for axis, stride in enumerate(val.stride())):
+        if hint_of(val.shape[axis]) != 1:
+            if stride != size:
+                return f"{printer.constant(_strided)}({text}, {printer.argument(val.stride())})"
+            size *= hint_of(val.shape[axis])
+    return text
+
+
+def _strided(dense: torch.Tensor, stride: tuple) -> torch.Tensor:
+    """A copy with gaps in its memory."""
+    made = torch.empty_strided(dense.shape, stride, dtype=dense.dtype, device=dense.device)
+    return made.copy_(dense)
 
 
 def _printed_of(result, sources: set, printer: Printer) -> str | None:
