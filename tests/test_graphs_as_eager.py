@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import re
+import weakref
 
 import disc
 import pytest
@@ -349,3 +351,24 @@ def test_a_function_that_dynamo_does_not_look_into_runs_in_each_call():
     assert got == [2.0 * (before + i) for i in (1, 2, 3)]
     (row,) = disc.report(fast).to_dict()["fallbacks"]
     assert "count runs in each call" in row["reason"]
+
+
+def test_states_of_an_optimizer_go_with_it():
+    def stepped():
+        layer = nn.Linear(4, 4, bias=False)
+        layer.weight.grad = torch.rand_like(layer.weight)
+        optimizer = torch.optim.Adam(layer.parameters())
+
+        def step():
+            optimizer.step()
+
+        before = layer.weight.detach().clone()
+        fast = compiled(step)
+        fast()
+        fast()
+        assert not torch.equal(layer.weight, before)
+        return weakref.ref(layer.weight), weakref.ref(optimizer.state[layer.weight]["exp_avg"])
+
+    held = stepped()
+    gc.collect()
+    assert [ref() for ref in held] == [None, None]

@@ -1,5 +1,8 @@
 """Passes the tensors that a graph of dynamo's holds as attributes as arguments: a parameter that an
 optimizer writes is no constant.
+
+Invariant: nothing here holds such a tensor after the compilation. Dynamo takes the states of an
+optimizer out of its graph when the optimizer is gone.
 """
 
 from __future__ import annotations
@@ -15,7 +18,8 @@ import torch
 class _Argument:
     """An argument as dynamo describes its own."""
 
-    example: torch.Tensor
+    path: str
+    example: torch.Tensor | None
     source: None = None
     pass_arg_as_tensor: bool = False
 
@@ -34,7 +38,7 @@ def lifted(gm: torch.fx.GraphModule) -> tuple[torch.fx.GraphModule, list[torch.T
         if node.target not in placeholders:
             with graph.inserting_before(first):
                 placeholders[node.target] = graph.placeholder(node.name)
-            argument = _Argument(tensors[node.target])
+            argument = _Argument(node.target, tensors[node.target])
             placeholders[node.target].meta = {**node.meta, "grapharg": argument}
     for node in held:
         node.replace_all_uses_with(placeholders[node.target])
@@ -42,11 +46,28 @@ def lifted(gm: torch.fx.GraphModule) -> tuple[torch.fx.GraphModule, list[torch.T
     return torch.fx.GraphModule(gm, graph), list(tensors.values())
 
 
-def with_attributes(call: Callable, tensors: list[torch.Tensor]) -> Callable:
-    """``call`` with ``tensors`` behind its arguments."""
-    if not tensors:
+def with_attributes(call: Callable, gm: torch.fx.GraphModule, lifting: torch.fx.GraphModule) -> Callable:
+    """``call``, which is that of ``lifting``, with the tensors that ``gm`` holds after its
+    arguments.
+    """
+    if lifting is gm:
         return call
-    return lambda *args: call(*args, *tensors)
+    paths = []
+    for node in lifting.graph.nodes:
+        argument = node.meta.get("grapharg")
+        if isinstance(argument, _Argument):
+            paths.append(argument.path)
+            argument.example = None
+    places = [_place(gm, path) for path in paths]
+    return lambda *args: call(*args, *[held[name] for held, name in places])
+
+
+def _place(gm: torch.fx.GraphModule, path: str) -> tuple[dict, str]:
+    """The dictionary of a module that holds a tensor, and its name there."""
+    *owners, name = path.split(".")
+    owner = _attribute(gm, ".".join(owners)) if owners else gm
+    held = (owner._parameters, owner._buffers, vars(owner))
+    return next(d for d in held if name in d), name
 
 
 def _attribute(gm: torch.fx.GraphModule, path: str):

@@ -69,7 +69,7 @@ def serve(gm: torch.fx.GraphModule, example_inputs: list, options: Options) -> t
     try:
         lifting, tensors = lifted(gm)
         made, call = _compiled(lifting, [*example_inputs, *tensors], options)
-        return made, with_attributes(call, tensors)
+        return made, with_attributes(call, gm, lifting)
     except Exception as error:
         if options.fallback == "error" or isinstance(error, RestartAnalysis):
             # Dynamo starts again, with what it has learned.
