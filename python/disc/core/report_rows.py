@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from .fact_words import in_words
+
 #: So many rows of a kind are shown.
 MOST_ROWS = 8
 
@@ -107,4 +109,5 @@ def _left(values: dict[str, Any]) -> list[tuple[str, str]]:
 def _with_lines(values: dict[str, Any], what: str) -> str:
     """Facts or fixed sizes, with the lines of the model that ask for them."""
     lines = values["asked_at"]
-    return "; ".join(f"{text} ({lines[text]})" if text in lines else text for text in values[what])
+    texts = [(text, in_words(text, values["facts"]) if what == "facts" else text) for text in values[what]]
+    return "; ".join(f"{words} ({lines[text]})" if text in lines else words for text, words in texts)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from . import extension
+from . import extension, fact_words
 from .errors import DimError, ShapeError
 
 _ANOTHER = "pass sizes that fit, or compile the module once more with an example of these sizes"
@@ -53,6 +53,8 @@ class Signature:
     fixed: Sequence[str] = ()
     #: The lines of the model that ask for facts, checks and fixed sizes.
     asked_at: dict[str, str] = field(default_factory=dict)
+    #: The words for checks that calls broke.
+    _words: dict[str, fact_words.Words | None] = field(default_factory=dict, repr=False, compare=False)
 
     def violated(self, size: Callable[[int, int], int]) -> Check | None:
         """The first check that does not hold; ``size(i, axis)`` gives the sizes of a call."""
@@ -65,10 +67,21 @@ class Signature:
         dims = [self.dims[i][axis] for i, axis in check.places]
         met = ", ".join(f"{dim} = {size(i, axis)}" for dim, (i, axis) in zip(dims, check.places, strict=True))
         error = DimError(
-            f"{met}: the module needs {check.text}{self._asked(check.text)}", dims=dims, help=_ANOTHER
+            f"{met}: the module needs {self._check_in_words(check, dims)}{self._asked(check.text)}",
+            dims=dims,
+            help=_ANOTHER,
         )
         error.fact = check.text
         return error
+
+    def _check_in_words(self, check: Check, dims: Sequence[str]) -> str:
+        if check.text not in self._words:
+            computed = fact_words.is_computed(check.text)
+            self._words[check.text] = (
+                fact_words.of_condition(dims, check.holds, check.text) if computed else None
+            )
+        words = self._words[check.text]
+        return check.text if words is None else words.needed()
 
     def is_fixed(self, place: str) -> bool:
         """Returns true if ``axis 1 of x`` has one size."""
@@ -125,8 +138,10 @@ class Signature:
             used = [dim for dim in sizes if dim in named]
             met = ", ".join(f"{dim} = {sizes[dim][0]} ({sizes[dim][1]})" for dim in used)
             # A declared fact is named as it was declared.
-            is_computed = any(part in text for part in ("/", "("))
-            needed = self._in_words(used, values) if is_computed and named <= set(used) else None
+            needed = None
+            if fact_words.is_computed(text) and named <= set(used):
+                words = fact_words.of_fact(text, self.facts)
+                needed = self._in_words(used, values) or (words and words.needed())
             error = DimError(
                 f"{met}: the module needs {needed or text}{self._asked(text)}", dims=used, help=_ANOTHER
             )
