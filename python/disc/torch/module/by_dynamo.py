@@ -127,5 +127,12 @@ class DynamoEntry(Entry):
     def fallbacks(self) -> list[dict[str, Any]]:
         rows = [row for part in self.parts for row in part.fallbacks()]
         if self._is_eager:
-            rows.append({"op": "module", "reason": self.cause.message, "source": None, "calls": self.calls})
+            rows.append(self._whole())
+        is_compiled = any(part.executables() for part in self.parts)
+        if self.calls and not (rows or self.graph_breaks or is_compiled):
+            # Dynamo saw no op of it.
+            rows.append(self._whole())
         return rows + [{"op": "Python", **broken, "calls": self.calls} for broken in self.graph_breaks]
+
+    def _whole(self) -> dict[str, Any]:
+        return {"op": "module", "reason": self.cause.message, "source": None, "calls": self.calls}

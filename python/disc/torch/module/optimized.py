@@ -25,6 +25,21 @@ from .encoders import Encoders
 from .stand_in import StandInType, class_for
 
 
+def _table_of_original(name: str) -> property:
+    """The original's table of parameters, buffers or submodules: functions of torch that trace,
+    export or convert a module read and write these themselves.
+    """
+
+    def get(self) -> dict:
+        return getattr(self.original, name)
+
+    def put(self, value) -> None:
+        """The base class makes tables of its own, which nobody reads."""
+        self.__dict__[name] = value
+
+    return property(get, put)
+
+
 class OptimizedModule(torch.nn.Module, Compiled, metaclass=StandInType):
     """A compiled module.
 
@@ -113,6 +128,16 @@ class OptimizedModule(torch.nn.Module, Compiled, metaclass=StandInType):
             super().__setattr__(name, value)
         else:
             setattr(self.original, name, value)
+
+    def __delattr__(self, name: str) -> None:
+        if name in self.__dict__:
+            super().__delattr__(name)
+        else:
+            delattr(self.original, name)
+
+    _parameters = _table_of_original("_parameters")
+    _buffers = _table_of_original("_buffers")
+    _modules = _table_of_original("_modules")
 
     def train(self, mode: bool = True):
         self.original.train(mode)
@@ -261,6 +286,10 @@ class _Forward:
         self.__self__ = module
         self.__name__ = "forward"
         self.__doc__ = type(module.original).forward.__doc__
+
+    def __getattr__(self, name: str):
+        """What a function has, such as its code, which ``torch.export`` looks at."""
+        return getattr(self.__self__.original.forward, name)
 
     @property
     def __signature__(self) -> inspect.Signature:
