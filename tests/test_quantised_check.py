@@ -47,6 +47,10 @@ CASES = {
     "left of matrices": lambda: (Product(lambda x, w: w @ x), torch.randn(2, 64, 5)),
     "left of a vector": lambda: (Product(lambda x, w: w @ x), torch.randn(64)),
     "einsum": lambda: (Product(lambda x, w: torch.einsum("bik,jk->bij", x, w)), torch.randn(2, 5, 64)),
+    "einsum of heads": lambda: (
+        Product(lambda x, w: torch.einsum("bi,ihd->bhd", x, w.view(64, 4, 16))),
+        torch.randn(5, 64),
+    ),
     "attention": lambda: (nn.TransformerEncoderLayer(64, 4, 128, batch_first=True), torch.randn(2, 7, 64)),
     "LSTM": lambda: (nn.LSTM(64, 64), torch.randn(3, 2, 64)),
     "GRU": lambda: (nn.GRU(64, 64), torch.randn(3, 2, 64)),
@@ -100,9 +104,22 @@ def test_what_torch_runs_has_exact_weights():
         def forward(self, x):
             return self.linear(x) if x.sum().item() > 0 else self.linear(x) + 1
 
+    class Parts(nn.Module):
+        """One layer is before an op that torch runs, and too small to be compiled."""
+
+        def __init__(self):
+            super().__init__()
+            self.first, self.second = nn.Linear(64, 64), nn.Linear(64, 64)
+
+        def forward(self, x):
+            y = torch.linalg.qr(self.first(x)).Q.abs().sum()
+            return self.second(x).relu() + y
+
     options = disc.Options(weights="int8", block_ops=["aten.linear.default"])
     fast = disc.optimize(nn.Linear(64, 64).eval(), torch.ones(5, 64), options=options)
     assert disc.report(fast).to_dict()["coverage"] == 0.0
     assert disc.check(fast, torch.randn(5, 64))
+    options = disc.Options(weights="int8", min_cluster_size=2)
+    assert disc.check(disc.optimize(Parts().eval(), torch.randn(9, 64), options=options), torch.randn(9, 64))
     # Dynamo splits this one.
     assert disc.check(disc.optimize(Sorted().eval(), options=disc.Options(weights="int8")), torch.ones(2, 64))

@@ -91,11 +91,17 @@ def check(module: torch.nn.Module, inputs: Any, kwargs: dict[str, Any] | None = 
 
 def as_compiled(dispatcher: Dispatcher, args: tuple, kwargs: dict) -> AbstractContextManager:
     """Within it the original has its weights in the form that the code of a call has them in."""
+    from .module.entry import GraphEntry
+
     options = dispatcher.options
     if options.weights == "exact" or not dispatcher.is_compiled(args, kwargs):
         return nullcontext()
     original, changed = dispatcher.original(), dispatcher.changed()
     named = [*original.named_parameters(), *original.named_buffers()]
+    entries = dispatcher.entries()
+    if all(isinstance(entry, GraphEntry) for entry in entries):
+        # What torch runs between compiled parts reads other weights, which are exact.
+        named = [(name, t) for name, t in named if dispatcher.reads(t.untyped_storage().data_ptr())]
     return quantised(options, [t for name, t in named if name not in changed])
 
 

@@ -16,7 +16,7 @@ import torch
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 if TYPE_CHECKING:
     from ..core.options import Options
@@ -31,6 +31,7 @@ _BLOCK = 32
 #: Ops with matrices of weights on the right, and the places of these.
 _PRODUCTS = {aten.mm.default: (1,), aten.addmm.default: (2,), aten.bmm.default: (1,)}
 _MATMULS = (torch.matmul, torch.Tensor.matmul, torch.Tensor.__matmul__)
+_SUMS = (torch.einsum, torch.functional.einsum)
 #: Ops with matrices ``[columns, sums]``.
 _TRANSPOSED = {aten.mkldnn_rnn_layer.default: (1, 2)}
 
@@ -52,10 +53,21 @@ class _Unfused(TorchFunctionMode):
         if func is F.linear and args and args[0].dim() == 1:
             # Of a vector torch makes a product with the weights on the left.
             return func(args[0].unsqueeze(0), *args[1:], **(kwargs or {})).squeeze(0)
+        if func in _SUMS:
+            # A contraction whose weights are no matrix reads them as they are.
+            args = pytree.tree_map_only(torch.Tensor, _exact_unless_matrix, args)
         if func in _MATMULS and len(args) == 2 and not kwargs and args[0].dim() == 2 and args[1].dim() > 2:
             # Of a matrix by matrices torch makes one product, with the matrix on the right.
             return func(args[0].expand(*args[1].shape[:-2], *args[0].shape), args[1])
         return func(*args, **(kwargs or {}))
+
+
+def _exact_unless_matrix(t: torch.Tensor) -> torch.Tensor:
+    """``t``; what has more axes than a matrix as a tensor that is not among the weights."""
+    if t.dim() <= 2:
+        return t
+    with _disable_current_modes():
+        return t.detach()
 
 
 class _Quantised(TorchDispatchMode):
