@@ -88,5 +88,14 @@ def __getattr__(name: str):
     if name in _LAZY:
         import importlib
 
-        return getattr(importlib.import_module(f".{_LAZY[name]}", __name__), name)
+        try:
+            module = importlib.import_module(f".{_LAZY[name]}", __name__)
+        except ModuleNotFoundError as error:
+            if error.name != "torch":
+                raise
+            raise Error(
+                f"disc.{name} is for modules of torch, which is not installed here",
+                help="pip install 'disc-compiler[torch]'; disc.load runs packages without it",
+            ) from error
+        return getattr(module, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
