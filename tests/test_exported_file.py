@@ -58,7 +58,7 @@ def test_the_worker_answers_with_one_line(saved, tmp_path):
         (request(other, tmp_path / "m.discpkg"), "is no file of torch.export.save"),
         (
             request(saved[1], tmp_path / "m.discpkg", options={"weightz": "int8"}),
-            "there is no option weightz",
+            "there is no option 'weightz'",
         ),
     ]:
         command = [sys.executable, "-m", "disc.torch.exported_file"]
@@ -121,6 +121,25 @@ def test_a_pickled_module_needs_trust(tmp_path):
         rtol=1e-5,
         atol=1e-6,
     )
+
+
+def test_the_types_of_inputs_stand_for_an_example(saved, tmp_path):
+    path, output = tmp_path / "m.pt", tmp_path / "m.discpkg"
+    torch.save(saved[0], path)
+    ids = {"name": "ids", "dtype": "i64", "axes": [2, "S"], "seed": 0}
+    compile_file(request(path, output, inputs=[ids], unsafe_pickle=True))
+    package, x = disc.load(output), torch.randint(0, 50, (2, 5))
+    assert [tuple(port) for port in package["main"].inputs] == [("ids", "i64", (2, "S"))]
+    scores, _ = package(x.numpy())
+    np.testing.assert_allclose(scores, saved[0](x)["scores"].detach().numpy(), rtol=1e-5)
+    torch.jit.save(torch.jit.script(Script().eval()), path)
+    x, y = ({"name": n, "dtype": "f32", "axes": a, "seed": 0} for n, a in [("x", [3, 6]), ("y", [4])])
+    compile_file(request(path, output, inputs=[x, y]))
+    assert disc.load(output)["main"].inputs[0].dims == (3, 6)
+    with pytest.raises(disc.Error, match="sizes of the example alone"):
+        compile_file(request(path, output, inputs=[{**x, "axes": ["B", 6]}, y]))
+    with pytest.raises(disc.Error, match="torch has no type u64"):
+        compile_file(request(path, output, inputs=[{**x, "dtype": "u64"}, y]))
 
 
 @pytest.mark.parametrize(

@@ -38,7 +38,7 @@ pub fn needed_aarch64_feature(name: &str) -> Option<&'static str> {
 #[macro_export]
 macro_rules! has_aarch64_feature {
     ($name:expr) => {
-        $crate::has_aarch64_feature!($name; "bf16" "dotprod" "fp16" "i8mm" "sve" "sve2")
+        $crate::has_aarch64_feature!($name; "bf16" "dotprod" "fp16" "i8mm" "neon" "sve" "sve2")
     };
     ($name:expr; $($feature:tt)*) => {
         match $name {

@@ -30,12 +30,12 @@ def compile_file(request: dict[str, Any]) -> None:
         model = saved(request["model"], request.get("inputs", ()), request.get("unsafe_pickle", False))
     else:
         model = exported(request["model"])
-    options, dims = Options(**_options(request)), _dims(request["dims"])
-    if model.is_static and dims is not None:
+    options, dims = Options(**_options(request)), _dims(request)
+    if model.is_static and _has_names(dims):
         raise Error(
             f"{request['model']}: a model of TorchScript is compiled for the sizes of the example alone",
             code="E0906",
-            help="leave --dim out; for open sizes, torch.export.save the module that it was made from",
+            help="name no axes; for open sizes, torch.export.save the module that it was made from",
         )
     export(
         {request["entry"]: (model.module, model.args, model.kwargs)},
@@ -53,17 +53,22 @@ def _options(request: dict[str, Any]) -> dict[str, Any]:
         name: int(text) if text.isdecimal() else words.get(text, text)
         for name, text in request["options"].items()
     }
-    unknown = [name for name in found if name not in Options.__dataclass_fields__]
-    if unknown:
-        raise Error(f"there is no option {unknown[0]}: there are {', '.join(Options.__dataclass_fields__)}")
     if request["threads"] is not None:
         found["threads"] = request["threads"]
     return found
 
 
-def _dims(asked: dict[str, dict[str, str]]) -> dict[str, dict[int, str]] | None:
-    dims = {name: {int(axis): dim for axis, dim in axes.items()} for name, axes in asked.items()}
+def _dims(request: dict[str, Any]) -> dict[str, dict[int, str | int]] | None:
+    """What is said of sizes: by the types of inputs, and by names of axes, which come first."""
+    inputs = request.get("inputs", ())
+    dims = {row["name"]: dict(enumerate(row["axes"])) for row in inputs if "axes" in row}
+    for name, axes in request["dims"].items():
+        dims.setdefault(name, {}).update({int(axis): dim for axis, dim in axes.items()})
     return dims or None
+
+
+def _has_names(dims: dict[str, dict[int, str | int]] | None) -> bool:
+    return any(isinstance(dim, str) for axes in (dims or {}).values() for dim in axes.values())
 
 
 def main() -> int:

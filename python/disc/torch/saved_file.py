@@ -16,6 +16,7 @@ import numpy as np
 import torch
 
 from ..core.errors import Error
+from .lowering.promotion import DTYPES
 from .pytree.parameters import Parameters
 
 
@@ -48,11 +49,25 @@ def exported(path: str) -> SavedModel:
 def saved(path: str, inputs: Sequence[dict[str, Any]], is_trusted: bool) -> SavedModel:
     """Reads what ``torch.jit.save`` or ``torch.save`` wrote, in evaluation mode.
 
-    An input has ``name``, and ``file`` (.npy), or sizes: ``random`` with ``seed``, or ``zeros``.
+    An input has ``name``, and ``file`` (.npy), or sizes: ``random`` with ``seed``, or ``zeros``, or
+    ``dtype`` and ``axes`` with ``seed``: a size each, or a name that stands for any size.
     """
+    inputs = _with_sizes(inputs)
     if _is_script(path):
         return _script(path, inputs)
     return _pickled(path, inputs, is_trusted)
+
+
+def _with_sizes(inputs: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """``inputs`` with a size of the example for each name of an axis. Models divide sizes, into
+    heads and patches: those of the example are multiples of 8.
+    """
+    names = dict.fromkeys(axis for row in inputs for axis in row.get("axes", ()) if isinstance(axis, str))
+    sizes = {name: 8 * (i + 1) for i, name in enumerate(names)}
+    return [
+        {**row, "axes": [sizes.get(axis, axis) for axis in row["axes"]]} if "axes" in row else row
+        for row in inputs
+    ]
 
 
 def _is_script(path: str) -> bool:
@@ -195,4 +210,17 @@ def _tensor(row: dict[str, Any]) -> torch.Tensor:
             ) from error
     if "zeros" in row:
         return torch.zeros(row["zeros"])
+    if "axes" in row:
+        return _typed(row)
     return torch.rand(row["random"], generator=torch.Generator().manual_seed(row["seed"]))
+
+
+def _typed(row: dict[str, Any]) -> torch.Tensor:
+    """Random numbers of a type, or zeros, which are indices of any table."""
+    dtype = DTYPES.get(row["dtype"])
+    if dtype is None:
+        known = ", ".join(DTYPES)
+        raise Error(f"input {row['name']}: torch has no type {row['dtype']}: there are {known}", code="E0601")
+    if not dtype.is_floating_point:
+        return torch.zeros(row["axes"], dtype=dtype)
+    return torch.rand(row["axes"], generator=torch.Generator().manual_seed(row["seed"])).to(dtype)

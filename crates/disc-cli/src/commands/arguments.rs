@@ -175,7 +175,7 @@ pub(super) struct CompileArguments {
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub(super) target: Vec<String>,
 
-    /// The entry to put into the package: one of the program, or a name for its only one.
+    /// The entry to put into the package, one of the program; for a model of torch, its name.
     #[arg(long, value_name = "NAME")]
     pub(super) entry: Option<String>,
 

@@ -13,8 +13,8 @@ use crate::{
     source::Source,
 };
 use disc::{
-    package::{EntryView, ExportOptions, Program, export},
-    ral::{OpenOptions, Source as Place, Weight},
+    package::{ExportOptions, Program, export},
+    ral::{OpenOptions, Weight, write_atomically},
 };
 use disc_ir::{Attr, Code, Diagnostic, Function, FunctionKind, Module, OpKind};
 use std::{
@@ -71,7 +71,8 @@ fn code(given: &CompileArguments, module: Module, options: disc::Options) -> Res
         return Err(vec![Diagnostic::new(Code::E0502, message)]);
     }
     if let Some(path) = &given.output {
-        std::fs::write(path, &artifact.code).map_err(|error| vec![unwritten(path, error)])?;
+        let written = write_atomically(path, |out| out.write_all(&artifact.code));
+        written.map_err(|error| vec![unwritten(path, error)])?;
     }
     Ok(Answer::new(report::text(&artifact.report), report::json(&artifact.report)))
 }
@@ -82,13 +83,13 @@ fn package(given: &CompileArguments, module: Module, options: &disc::Options, pa
     if module.functions.is_empty() {
         return Err(single(Diagnostic::new(Code::E0103, "there is no entry to compile")));
     }
-    let (module, entry) = chosen(module, given.entry.as_deref()).map_err(single)?;
+    let module = chosen(module, given.entry.as_deref()).map_err(single)?;
     let weights = run::weights(&module, &given.values).map_err(single)?;
     let weights = weights.iter().map(|(name, tensor)| Ok((name.clone(), Weight::from(disc::to_host(tensor)?))));
     let weights = weights.collect::<Result<_, disc::Error>>().map_err(diagnostics)?;
     let settings = ExportOptions { targets: given.target.clone(), ir: true, prepared: true };
     let progress = Progress::spinner("compiling");
-    export(vec![Program { module, weights, entry }], path, options, &settings).map_err(diagnostics)?;
+    export(vec![Program { module, weights, entry: None }], path, options, &settings).map_err(diagnostics)?;
     drop(progress);
     written(path)
 }
@@ -101,21 +102,23 @@ pub(super) fn written(path: &Path) -> Result<Answer, Vec<Diagnostic>> {
     Ok(answer)
 }
 
-/// Returns the program with one entry, if one is named: that function alone, or else the only entry
-/// under this name.
-fn chosen(mut module: Module, name: Option<&str>) -> Result<(Module, Option<EntryView>), Diagnostic> {
-    let Some(name) = name else { return Ok((module, None)) };
-    if module.function(name).is_some() {
-        let needed = reachable(&module, name);
-        module.functions.retain(|function| needed.contains(&function.name));
-        return Ok((module, None));
+/// Returns the program with one entry, if one is named: that function, and all that it calls.
+fn chosen(mut module: Module, name: Option<&str>) -> Result<Module, Diagnostic> {
+    let Some(name) = name else { return Ok(module) };
+    if !module.function(name).is_some_and(is_callable) {
+        let callable = module.functions.iter().filter(|function| is_callable(function));
+        let names: Vec<String> = callable.map(|function| format!("@{}", function.name)).collect();
+        let error = Diagnostic::new(Code::E0103, format!("there is no entry `{name}`"));
+        return Err(error.help(format!("the program has {}", names.join(", "))));
     }
-    let entry = Arc::clone(&run::entry(&module, None)?.name);
-    // The first function becomes the entry.
-    module.functions.sort_by_key(|function| function.name != entry);
-    let outputs = module.functions[0].results.len();
-    let outputs = (0..outputs).map(|i| (format!("output{i}"), Place::Output(i))).collect();
-    Ok((module, Some(EntryView { name: name.into(), outputs, structure: None })))
+    let needed = reachable(&module, name);
+    module.functions.retain(|function| needed.contains(&function.name));
+    Ok(module)
+}
+
+/// Returns true for a function that a user may call.
+fn is_callable(function: &Function) -> bool {
+    matches!(function.kind, FunctionKind::Func | FunctionKind::Host) && function.variant_of.is_none()
 }
 
 /// Returns the names of a function and of all that it calls.
@@ -159,13 +162,14 @@ func @a(%x: tensor<[B]xf32>) -> tensor<[B]xf32> {
     }
 
     #[test]
-    fn an_entry_is_chosen_or_named() {
+    fn an_entry_is_one_of_the_program() {
         let program = |text: &str| disc_ir::parse(text).unwrap();
         let two = format!("{PROGRAM}\n{}", PROGRAM.replace("@a", "@b").replace("@half", "@other"));
-        let (module, view) = chosen(program(&two), Some("a")).unwrap();
-        assert_eq!((names(&module), view.is_none()), (vec!["half", "a"], true));
-        let (module, view) = chosen(program(PROGRAM), Some("score")).unwrap();
-        assert_eq!((names(&module), view.unwrap().name), (vec!["a", "half"], "score".to_owned()));
-        assert!(chosen(program(&two), Some("score")).is_err());
+        let module = chosen(program(&two), Some("a")).unwrap();
+        assert_eq!(names(&module), vec!["half", "a"]);
+        for text in [PROGRAM, &two] {
+            let error = chosen(program(text), Some("nowhere")).unwrap_err();
+            assert!(error.message.contains("no entry `nowhere`") && error.help.unwrap().contains("@a"));
+        }
     }
 }

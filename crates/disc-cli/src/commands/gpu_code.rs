@@ -4,9 +4,12 @@ use crate::{
     answer::{Answer, diagnostics},
     arrays::unwritten,
 };
-use disc::ral::cuda::{
-    assembler::{Assembler, Cubin, CubinCache},
-    package_folders,
+use disc::ral::{
+    cuda::{
+        assembler::{Assembler, Cubin, CubinCache},
+        package_folders,
+    },
+    write_atomically,
 };
 use disc_ir::{Code, Diagnostic, Module};
 use serde_json::json;
@@ -28,7 +31,7 @@ pub(super) fn write(module: Module, options: &disc::Options, path: &Path) -> Res
         }
         false => (ptx.into_bytes(), "PTX\n".to_owned()),
     };
-    std::fs::write(path, &bytes).map_err(|error| vec![unwritten(path, error)])?;
+    write_atomically(path, |out| out.write_all(&bytes)).map_err(|error| vec![unwritten(path, error)])?;
     let text = format!("{}: {kernels} kernels as {form}", path.display());
     Ok(Answer::new(text, json!({ "kernels": kernels, "bytes": bytes.len() })))
 }

@@ -7,7 +7,7 @@ use super::{
 use crate::{
     answer::Answer,
     progress::Progress,
-    run::{Given, Input, several},
+    run::{Given, Input, Size, several},
 };
 use disc_ir::{Code, Diagnostic};
 use serde::Deserialize;
@@ -70,7 +70,7 @@ fn check(given: &CompileArguments) -> Result<&Path, Diagnostic> {
     }
     if !is_exported && values.input.is_empty() {
         let error = Diagnostic::new(Code::E0700, format!("{file} has no example inputs, which capturing it needs"));
-        return Err(error.help("--input x=rand:2x16, or --input ids=ids.npy for other element types than f32"));
+        return Err(error.help("--input x=f32[2,B] with the name of its input: 2 is fixed, B is any size"));
     }
     let package = given.output.as_deref().filter(|path| has_extension(path, "discpkg"));
     package.ok_or_else(|| Diagnostic::new(Code::E0700, "a model of torch becomes a package: -o FILE.discpkg"))
@@ -127,8 +127,15 @@ fn example(input: &Input, seed: u64) -> Result<Value, Diagnostic> {
         Given::File(path) => json!({ "name": name, "file": path }),
         Given::Random(Some(sizes)) => json!({ "name": name, "random": sizes, "seed": seed }),
         Given::Zeros(Some(sizes)) => json!({ "name": name, "zeros": sizes }),
+        Given::Typed(dtype, axes) => {
+            let size = |axis: &Size| match axis {
+                Size::Fixed(size) => json!(size),
+                Size::Named(dim) => json!(dim),
+            };
+            json!({ "name": name, "dtype": dtype.name(), "axes": axes.iter().map(size).collect::<Vec<_>>(), "seed": seed })
+        }
         Given::Random(None) | Given::Zeros(None) => {
-            return Err(wrong(format!("input {name} needs sizes: {name}=rand:2x16")));
+            return Err(wrong(format!("input {name} needs sizes: {name}=f32[2,16]")));
         }
     })
 }
@@ -143,6 +150,7 @@ mod tests {
         let described = |text: &str| example(&input(text).unwrap(), 7);
         assert_eq!(described("x=rand:2x16").unwrap(), json!({ "name": "x", "random": [2, 16], "seed": 7 }));
         assert_eq!(described("x=zeros:").unwrap(), json!({ "name": "x", "zeros": [] }));
+        assert_eq!(described("x=i64[2,B]").unwrap(), json!({ "name": "x", "dtype": "i64", "axes": [2, "B"], "seed": 7 }));
         assert_eq!(described("ids=ids.npy").unwrap(), json!({ "name": "ids", "file": "ids.npy" }));
         for (text, words) in [("x=rand", "needs sizes"), ("x=rand:{1,2}", "2 calls"), ("all.npz", "one by one")] {
             assert!(described(text).unwrap_err().message.contains(words), "{text}");

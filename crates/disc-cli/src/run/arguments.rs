@@ -2,6 +2,7 @@
 use super::braces;
 use crate::arrays;
 use clap::{Args, ValueEnum};
+use disc_ir::DType;
 
 /// The means to run an entry of IR text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -34,7 +35,8 @@ pub(crate) struct RunArguments {
 pub(crate) struct ValueArguments {
     /// An input of the entry: `x=a.npy`, `x=rand:3x768` or `x=zeros:3x768`; the sizes may be
     /// omitted if --dim gives them. `a.npz` or `a.safetensors` holds several inputs by their names.
-    /// A weight of IR text is `@w=a.npy`.
+    /// A weight of IR text is `@w=a.npy`. `x=f32[2,B]` is a tensor of this type; a model of torch is
+    /// compiled for any size of an axis with a name.
     #[arg(long, value_name = "NAME=VALUE", value_parser = input)]
     pub(crate) input: Vec<Input>,
 
@@ -74,12 +76,23 @@ pub(crate) enum Given {
     Random(Option<Vec<i64>>),
     /// Zeros, of these sizes.
     Zeros(Option<Vec<i64>>),
+    /// Any elements, of this type.
+    Typed(DType, Vec<Size>),
     /// A file of NumPy.
     File(String),
 }
 
+/// The size of an axis of a type.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Size {
+    Fixed(i64),
+    /// Any size, by this name.
+    Named(String),
+}
+
 pub(crate) fn input(text: &str) -> Result<Input, String> {
-    const FORMS: &str = "expected NAME=FILE.npy, NAME=rand:SIZES, NAME=zeros:SIZES, FILE.npz or FILE.safetensors";
+    const FORMS: &str =
+        "expected NAME=FILE.npy, NAME=rand:SIZES, NAME=zeros:SIZES, NAME=f32[SIZES], FILE.npz or FILE.safetensors";
     let Some((name, value)) = text.split_once('=') else {
         return if arrays::holds_several(text) { Ok(Input::File(text.into())) } else { Err(FORMS.into()) };
     };
@@ -93,8 +106,33 @@ fn given(value: &str) -> Result<Given, String> {
         Some(("zeros", list)) => Given::Zeros(Some(sizes(list)?)),
         _ if value == "rand" => Given::Random(None),
         _ if value == "zeros" => Given::Zeros(None),
-        _ => Given::File(value.to_owned()),
+        _ => match value.strip_suffix(']').and_then(|text| text.split_once('[')) {
+            Some((dtype, axes)) => {
+                let dtype =
+                    DType::from_name(dtype).ok_or_else(|| format!("`{dtype}` is no type of elements, such as f32 or i64"))?;
+                Given::Typed(
+                    dtype,
+                    if axes.is_empty() { Vec::new() } else { axes.split(',').map(axis).collect::<Result<_, _>>()? },
+                )
+            }
+            None => Given::File(value.to_owned()),
+        },
     })
+}
+
+/// Parses the size of an axis of `f32[2,B]`.
+fn axis(text: &str) -> Result<Size, String> {
+    let text = text.trim();
+    let mut letters = text.chars();
+    match letters.next() {
+        Some(first) if first.is_alphabetic() && letters.all(|letter| letter.is_alphanumeric() || letter == '_') => {
+            Ok(Size::Named(text.to_owned()))
+        }
+        _ => {
+            let size: Option<i64> = text.parse().ok().filter(|&size| size >= 0);
+            size.map(Size::Fixed).ok_or_else(|| format!("`{text}` is no size and no name; expected axes such as 2,B"))
+        }
+    }
 }
 
 /// Parses `3x768`; an empty text is a scalar.
@@ -129,8 +167,11 @@ mod tests {
         assert_eq!(values("@w=zeros"), [Given::Zeros(None)]);
         assert_eq!(values("x=a=b.npy"), [Given::File("a=b.npy".into())]);
         assert_eq!(values("x=zeros:1x{2,3}"), [Given::Zeros(Some(vec![1, 2])), Given::Zeros(Some(vec![1, 3]))]);
+        let axes = vec![Size::Fixed(2), Size::Named("B".into())];
+        assert_eq!(values("x=f32[2, B]"), [Given::Typed(DType::F32, axes)]);
+        assert_eq!(values("x=i64[]"), [Given::Typed(DType::I64, Vec::new())]);
         assert_eq!(input("all.npz"), Ok(Input::File("all.npz".into())));
-        for wrong in ["x", "x=rand:3xB", "x=rand:-1", "x=zeros:3,4", "x=rand:{1,B}"] {
+        for wrong in ["x", "x=rand:3xB", "x=rand:-1", "x=zeros:3,4", "x=rand:{1,B}", "x=f31[2]", "x=f32[2x3]", "x=f32[-1]"] {
             assert!(input(wrong).is_err(), "{wrong}");
         }
     }

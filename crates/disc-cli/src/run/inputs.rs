@@ -1,5 +1,5 @@
 //! Makes values for the parameters of an entry and for the weights of its module.
-use super::arguments::{Given, Input, RunArguments, ValueArguments};
+use super::arguments::{Given, Input, RunArguments, Size, ValueArguments};
 use crate::arrays;
 use disc_ir::{
     Code, DType, Diagnostic, Function, FunctionKind, Module, OpKind, Symbol, TensorType, attr::Attr, generate::Random,
@@ -139,6 +139,7 @@ impl Maker {
             Value::Given(Given::Random(None)) => self.random(dtype, sizes()?),
             Value::Given(Given::Zeros(Some(sizes))) => zeros(dtype, sizes.clone()),
             Value::Given(Given::Zeros(None)) => zeros(dtype, sizes()?),
+            Value::Given(Given::Typed(dtype, axes)) => self.random(*dtype, fixed(axes)?),
         }
     }
 
@@ -259,6 +260,15 @@ fn of_weights(
         found.insert(weight.name.to_string(), maker.make(&value, weight.ty.dtype, sizes)?);
     }
     Ok(found)
+}
+
+/// Returns the sizes of a type of which none is open.
+fn fixed(axes: &[Size]) -> Result<Vec<i64>, Diagnostic> {
+    let size = |axis: &Size| match axis {
+        Size::Fixed(size) => Ok(*size),
+        Size::Named(name) => Err(Diagnostic::new(Code::E0602, format!("a call needs a size in the place of {name}"))),
+    };
+    axes.iter().map(size).collect()
 }
 
 fn zeros(dtype: DType, sizes: Vec<i64>) -> Result<Tensor, Diagnostic> {

@@ -6,7 +6,7 @@ mod inputs;
 mod signature;
 mod values;
 
-pub(crate) use arguments::{Given, Input, On, RunArguments, ValueArguments, input};
+pub(crate) use arguments::{Given, Input, On, RunArguments, Size, ValueArguments, input};
 pub(crate) use cpu::{Caller, Loaded};
 pub(crate) use inputs::{Data, Integers, entry, several, weights};
 pub(crate) use signature::module_of;

@@ -140,6 +140,13 @@ mod tests {
     }
 
     #[test]
+    fn every_level_needs_neon() {
+        let needs = |text: &str| crate::target::Target::AArch64(text.parse().unwrap()).needs().unwrap().1;
+        assert_eq!(needs("aarch64-v8"), ["neon"]);
+        assert_eq!(needs("aarch64-v8+dotprod"), ["neon", "dotprod"]);
+    }
+
+    #[test]
     fn what_is_no_extension_says_which_there_are() {
         let error = "aarch64-v8+avx2".parse::<AArch64>().unwrap_err().to_string();
         assert!(error.contains("`avx2`") && error.contains("bf16, dotprod, fp16, i8mm, sve"), "{error}");

@@ -117,7 +117,11 @@ impl Target {
                 let features = levels.flat_map(|level| level.adds().iter().copied());
                 Some(("x86_64", features.chain(x86.extensions().iter().map(|e| e.name())).collect()))
             }
-            Self::AArch64(arm) => Some(("aarch64", arm.extensions().iter().map(|e| e.name()).collect())),
+            Self::AArch64(arm) => {
+                // The level itself: every ARMv8-A processor that code is made for has it.
+                let neon = std::iter::once("neon");
+                Some(("aarch64", neon.chain(arm.extensions().iter().map(|e| e.name())).collect()))
+            }
             Self::Nvptx { .. } | Self::Amdgpu { .. } | Self::Simt { .. } => None,
         }
     }
