@@ -410,16 +410,31 @@ def test_a_change_of_mode_is_an_error():
 
 
 def test_what_cannot_be_optimized_says_so():
-    fast = scale()
     assert disc.clear_cache() == 0
     with pytest.raises(disc.Error, match=r"expected a torch.nn.Module"):
         disc.optimize(torch.relu, torch.rand(2))
-    for module, what in (
-        (fast, "compiled already"),
-        (torch.jit.script(torch.nn.Linear(3, 2)), "TorchScript"),
-    ):
-        with pytest.raises(disc.Error, match=what):
-            disc.optimize(module, torch.rand(2, 3))
+    with pytest.raises(disc.Error, match="TorchScript"):
+        disc.optimize(torch.jit.script(torch.nn.Linear(3, 2)), torch.rand(2, 3))
+
+
+def test_what_is_optimized_already_is_given_back_or_compiled_anew():
+    model = Scale().eval()
+    fast, x = disc.optimize(model), torch.rand(2, 3)
+    assert disc.optimize(fast) is fast
+    assert disc.optimize(fast, x) is fast
+    assert disc.report(fast).to_dict()["signatures"] == 1
+    assert disc.optimize(fast, options=fast.options) is fast
+    one = disc.optimize(fast, x, options=disc.Options(threads=1))
+    assert one is not fast
+    assert one.original is model
+    assert one.options.threads == 1
+    with disc.Options(threads=1):
+        assert disc.optimize(one) is one
+        assert disc.optimize(fast).options.threads == 1
+    fixed = disc.optimize(fast, x, dims="static")
+    assert fixed.original is model
+    assert disc.report(fixed).to_dict()["dims"]["x"] == ["2", "3"]
+    torch.testing.assert_close(fixed(x), model(x))
 
 
 def test_a_tangent_of_forward_mode_is_an_error():

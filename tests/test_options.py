@@ -197,3 +197,62 @@ def test_threads_and_pinning_are_those_of_the_module():
     assert workers("1:free")[0] == "0"
     assert workers("2:free") == ["1", "False"]
     assert workers("2:free", "2:pin") == ["1", "True"]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"treads": 1}, "is 'threads' meant"),
+        ({"target": "nope"}, "unknown target `nope`"),
+        ({"target": "aarch64-v8"}, "cannot run on a CPU of this kind"),
+        ({"target": "nvptx:sm_90"}, "do not run on the device `cpu`"),
+        ({"device": "simt:sm_35"}, "there is no device 'simt:sm_35'"),
+        ({"verify": 3}, "Options.verify"),
+        ({"block_ops": ["aten.nothing.default"]}, "torch has no op"),
+        (["threads"], "expected a mapping"),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("fallback", ["error", "framework"])
+def test_the_backend_refuses_options_that_it_cannot_obey(options, words, fallback):
+    if isinstance(options, dict):
+        options = {**options, "fallback": fallback}
+    with pytest.raises(Exception, match=words):
+        torch.compile(torch.relu, backend="disc", options=options)(torch.ones(2))
+
+
+def test_the_backend_takes_options_and_runs_where_they_say():
+    for options, device, target in [
+        (disc.Options(target="x86-64-v2"), "cpu", "x86-64-v2"),
+        ({"device": "simt:sm_90", "fallback": "error"}, "simt:sm_90", "simt:sm_90 on"),
+    ]:
+        layer = nn.Linear(4, 4).eval()
+        fast = torch.compile(layer, backend="disc", options=options)
+        with torch.no_grad():
+            fast(torch.ones(2, 4))
+        report = disc.report(fast).to_dict()
+        assert (report["device"], report["coverage"]) == (device, 1.0)
+        assert report["target"].startswith(target)
+
+
+@pytest.mark.parametrize("target", ["nope", "aarch64-v8", "nvptx:sm_90"])
+def test_a_target_that_cannot_run_here_is_refused_before_the_first_call(target):
+    with pytest.raises(disc.Error) as caught:
+        disc.optimize(nn.Linear(4, 4).eval(), options=disc.Options(target=target))
+    assert caught.value.code == "E0502"
+
+
+def test_a_report_names_the_device():
+    for device in ["cpu", "simt:sm_90"]:
+        report = disc.report(optimized(device=device))
+        assert report.to_dict()["device"] == device
+        assert f"runs on     {device}, code for" in str(report)
+        assert report.to_dict()["syncs"] == 0
+    assert disc.report(disc.optimize(nn.Linear(4, 4))).to_dict()["device"] is None
+
+
+def test_without_torch_an_error_names_the_command_that_installs_it():
+    code = "import sys; sys.modules['torch'] = None\nimport disc\ntry: disc.optimize\nexcept disc.Error as e: print(e)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "disc.optimize is for modules of torch, which is not installed here" in done.stdout
+    assert "pip install 'disc-compiler[torch]'" in done.stdout

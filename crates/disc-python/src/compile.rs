@@ -229,6 +229,13 @@ pub(crate) fn devices() -> Vec<String> {
     facade::devices()
 }
 
+/// Raises for options whose code could not run here: an unknown target, one of another CPU or of
+/// another device, or a device that is not there.
+#[pyfunction]
+pub(crate) fn check_runs(options: &Bound<'_, PyDict>) -> PyResult<()> {
+    guarded(|| Ok(read_options(options)?.check_runs().map_err(Failure::from)?))
+}
+
 /// Sets the folders of installed packages, where an assembler and libraries for GPUs are looked
 /// for.
 #[pyfunction]

@@ -47,6 +47,7 @@ fn _disc(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<package::PyPackage>()?;
     module.add_function(wrap_pyfunction!(ir::ops, module)?)?;
     module.add_function(wrap_pyfunction!(compile::compile, module)?)?;
+    module.add_function(wrap_pyfunction!(compile::check_runs, module)?)?;
     module.add_function(wrap_pyfunction!(compile::devices, module)?)?;
     module.add_function(wrap_pyfunction!(capture::write_capture, module)?)?;
     module.add_function(wrap_pyfunction!(package::export_package, module)?)?;

@@ -1,6 +1,6 @@
 //! Defines the options of compiling and running.
 use crate::Error;
-use disc_codegen::target::Target;
+use disc_codegen::target::{Target, TargetError};
 use disc_options::{Affects, Kind, OPTIONS, Reader, Value};
 use disc_passes::options::{ActivationForm, WeightForm};
 use disc_ral::{Device, DeviceName, host_device, open_device};
@@ -272,6 +272,22 @@ impl Options {
     pub(crate) fn check(&self) -> Result<(), Error> {
         self.open_device()?;
         self.check_threads()
+    }
+
+    /// Rejects options whose code could not run here: a target that does not exist, that is of
+    /// another CPU or that is not of the device, and a device that is not there.
+    ///
+    /// # Errors
+    /// As `Artifact::load`, which finds it out after a compilation.
+    pub fn check_runs(&self) -> Result<(), Error> {
+        self.check()?;
+        let targets = crate::stages::targets(self)?;
+        targets.host().check_host().map_err(|error| Error::target(error.to_string()))?;
+        if self.is_host() && !targets.device().is_cpu() {
+            let (target, device) = (targets.device().to_string(), "cpu".to_owned());
+            return Err(Error::target(TargetError::OtherDevice { target, device }.to_string()));
+        }
+        Ok(())
     }
 
     /// Opens the requested device; without one the host, where weights are.

@@ -145,6 +145,14 @@ def devices() -> list[str]:
     return _extension().devices()
 
 
+def check_runs(options: Options) -> None:
+    """Raises for options whose code could not run here: a target of another CPU or device, or a
+    device that is not there.
+    """
+    _find_tools(options.device)
+    _extension().check_runs({"target": options.target, "device": options.device})
+
+
 def cache_directory() -> str | None:
     """The folder of the cache on disk; None without one, or with DISC_CACHE=0."""
     found = _extension().cache_directory()

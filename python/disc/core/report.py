@@ -106,6 +106,7 @@ def collect(
         "coverage": 1.0,
         "fallbacks": [],
         **native,
+        "device": executable.device,
         "stages_ms": {name: round(ms, 3) for name, ms in stages.items()},
         "dims": {name: list(row) for name, row in zip(signature.names, signature.dims, strict=True)},
         "facts": [*signature.facts, *(check.text for check in signature.checks)],
@@ -124,7 +125,7 @@ def nothing() -> dict[str, Any]:
         **dict.fromkeys(_SUMMED, 0),
         **{name: {} for name in _JOINED},
         "cache": cache, "specializations": 0, "coverage": 0.0, "fallbacks": [], "dims": {}, "facts": [], "fixed": [],
-        "asked_at": {}, "peak_arena_bytes": 0, "calls": 0, "target": None,
+        "asked_at": {}, "peak_arena_bytes": 0, "calls": 0, "target": None, "device": None,
     }  # fmt: skip
 
 
@@ -139,7 +140,8 @@ def summed(rows: list[dict[str, Any]], left: int, calls: int) -> dict[str, Any]:
         for name in _JOINED:
             for key, value in row.get(name, {}).items():
                 report[name][key] = round(report[name].get(key, 0) + value, 3)
-        report["target"] = row["target"] or report["target"]
+        for name in ("target", "device"):
+            report[name] = row[name] or report[name]
         report["peak_arena_bytes"] = max(report["peak_arena_bytes"], row["peak_arena_bytes"])
     compiled = sum(row["operations"] * row["coverage"] for row in rows)
     report["operations"] += left

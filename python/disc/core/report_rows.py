@@ -32,8 +32,7 @@ def _compiled(v: dict[str, Any]) -> list[tuple[str, str]]:
     found += [(name, _with_lines(v, name)) for name in ("facts", "fixed") if v[name]]
     compiles = f"{v['compiles']} (cache hits {v['cache_hits']})"
     found.append(("compiles", f"{compiles}, coverage {v['coverage']:.0%} of {v['operations']} operations"))
-    if " on " in v.get("target", ""):
-        found.append(("target", v["target"]))
+    found.append(("runs on", f"{v['device']}, code for {v['target']}"))
     if "kernels" in v:
         kinds = ", ".join(f"{n} {kind}" for kind, n in v.get("kernels_by_kind", {}).items())
         found.append(("kernels", f"{v['kernels']}{f' ({kinds})' if kinds else ''}"))

@@ -17,6 +17,7 @@ from ...core.errors import Error
 from ...core.options import Options, effective, refuse_planned
 from ...core.progress import Progress
 from .. import op_names
+from ..devices.device import refuse_unrunnable
 from . import fused_steps
 from .attributes import lifted, with_attributes
 from .opaque import refuse_opaque
@@ -30,16 +31,32 @@ def backend(
     gm: torch.fx.GraphModule,
     example_inputs: list,
     *,
-    options: Mapping[str, Any] | None = None,
+    options: Mapping[str, Any] | Options | None = None,
     mode: str | None = None,
 ) -> Callable:
     """Compiles a graph of dynamo's: ``torch.compile(model, backend="disc")``.
 
-    ``options`` has fields of ``disc.Options``. Sizes and guards are dynamo's. Where disc compiles
-    nothing (a graph that needs gradients, or an error), the graph runs as dynamo made it, and
-    ``disc.report`` says why. ``mode`` is accepted and changes nothing.
+    ``options`` has fields of ``disc.Options``, or is one; those that cannot be obeyed are an error.
+    Sizes and guards are dynamo's. Where disc compiles nothing (a graph that needs gradients, or an
+    error), the graph runs as dynamo made it, and ``disc.report`` says why. ``mode`` is accepted and
+    changes nothing.
     """
-    chosen = effective(Options(**(options or {})))
+    chosen = _chosen(options, example_inputs)
+    environment.check()
+    fused_steps.count()
+    made, call = serve(gm, example_inputs, chosen)
+    note(made, gm)
+    return call
+
+
+def _chosen(options: Mapping[str, Any] | Options | None, example_inputs: list) -> Options:
+    """The options of a graph; raises for what cannot be obeyed, whatever ``fallback`` is."""
+    if not isinstance(options, (Mapping, Options, type(None))):
+        raise Error(
+            f"options: expected a mapping from fields of disc.Options, got {type(options).__name__}",
+            help='torch.compile(model, backend="disc", options={"threads": 1})',
+        )
+    chosen = effective(options if isinstance(options, Options) else Options(**(options or {})))
     refuse_planned(chosen)
     op_names.refuse_unknown(chosen)
     if chosen.release_weights:
@@ -55,11 +72,8 @@ def backend(
     if chosen.device is not None and chosen.device not in extension.devices():
         devices = ", ".join(extension.devices())
         raise Error(f"there is no device {chosen.device!r} here", help=f"the devices are {devices}")
-    environment.check()
-    fused_steps.count()
-    made, call = serve(gm, example_inputs, chosen)
-    note(made, gm)
-    return call
+    refuse_unrunnable(chosen, example_inputs)
+    return chosen
 
 
 def serve(gm: torch.fx.GraphModule, example_inputs: list, options: Options) -> tuple[Any, Callable]:

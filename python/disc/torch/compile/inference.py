@@ -5,7 +5,7 @@ call with other tensors, or with changed ones, prepares them again, and a graph 
 changing takes them as plain inputs.
 
 Invariant: a call that compiled code cannot serve runs dynamo's graph, as long as nothing was
-written.
+written; with ``fallback="error"`` it raises.
 """
 
 from __future__ import annotations
@@ -115,6 +115,8 @@ class CompiledGraph:
             return bound.recorded(args).run(args)
 
     def _run_eager(self, error: Error, args: tuple):
+        if self._options.fallback == "error":
+            raise error
         result = self._eager(*args)
         self._refusals.note(error)
         return result

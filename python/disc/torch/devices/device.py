@@ -112,3 +112,15 @@ def refuse_absent(device: torch.device) -> None:
         code="E0700",
         help="disc.devices() lists the devices; move the module, or let torch run it",
     )
+
+
+def refuse_unrunnable(options: Options, tensors: Iterable) -> None:
+    """Raises disc.Error for a target whose code cannot run where ``tensors`` are; what is no tensor
+    does not count.
+    """
+    if options.target is None and options.device is None:
+        return
+    held = (t.device for t in tensors if isinstance(t, torch.Tensor))
+    device = next((device for device in held if device.type != "cpu"), HOST)
+    if device.type in TYPES:
+        extension.check_runs(placed(options, device))

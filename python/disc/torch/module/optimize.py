@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 import torch
 
 from ...core import environment
 from ...core.errors import Error
-from ...core.options import Options, effective, refuse_planned
+from ...core.options import DEFAULTS, Options, current, effective, refuse_planned
 from .. import op_names
+from ..devices.device import refuse_unrunnable
 from .optimized import OptimizedModule
 
 #: Wrappers that only training needs: what they hold is compiled.
@@ -46,6 +48,9 @@ def optimize(
     mode, a call with an input that requires one runs in PyTorch. It runs on the device of the
     module, unless ``Options.device`` names another one for a module on the CPU.
 
+    Of what this function returned, it gives that back, with further examples compiled; other
+    ``dims`` or ``options`` compile the module anew that it was made from.
+
     Args:
         module: The module; it keeps working, and shares its weights with the result.
         inputs: An example: a tensor, or a tuple of positional arguments.
@@ -68,20 +73,36 @@ def optimize(
         )
     if type(module) in _WRAPPERS:
         module = module.module
-    if isinstance(module, (OptimizedModule, torch.jit.ScriptModule)):
-        kind = "compiled already" if isinstance(module, OptimizedModule) else "a module of TorchScript"
-        raise Error(f"optimize: the module is {kind}", help="pass the module of Python that it was made from")
+    if isinstance(module, torch.jit.ScriptModule):
+        raise Error(
+            "optimize: the module is a module of TorchScript",
+            help="pass the module of Python that it was made from",
+        )
     chosen = effective(options)
     refuse_planned(chosen)
     op_names.refuse_unknown(chosen)
+    refuse_unrunnable(chosen, chain(module.parameters(), module.buffers()))
     environment.check()
-    fast = OptimizedModule(module, dims, chosen)
+    fast = _as_it_is(module, dims, options, chosen) or OptimizedModule(_original(module), dims, chosen)
     if inputs is not None or kwargs:
         args = tuple(inputs) if isinstance(inputs, tuple) else () if inputs is None else (inputs,)
         fast._dispatcher.prepare(args, keyword_arguments(kwargs))
     for args, named in map(_example, examples or ()):
         fast._dispatcher.prepare(args, named)
     return fast
+
+
+def _as_it_is(module: torch.nn.Module, dims, options, chosen: Options) -> OptimizedModule | None:
+    """A result of ``optimize`` that is what is asked for; None for another module."""
+    if not isinstance(module, OptimizedModule):
+        return None
+    says_options = options is not None or current() is not DEFAULTS
+    is_other = (says_options and chosen != module.options) or dims not in (None, module._dispatcher.dims)
+    return None if is_other else module
+
+
+def _original(module: torch.nn.Module) -> torch.nn.Module:
+    return module.original if isinstance(module, OptimizedModule) else module
 
 
 def _example(example) -> tuple[tuple, dict[str, Any]]:
