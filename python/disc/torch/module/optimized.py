@@ -289,6 +289,9 @@ class _Forward:
 
     def __getattr__(self, name: str):
         """What a function has, such as its code, which ``torch.export`` looks at."""
+        if name == "__self__":
+            # A copy that has nothing yet.
+            raise AttributeError(name)
         return getattr(self.__self__.original.forward, name)
 
     @property
