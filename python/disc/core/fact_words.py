@@ -25,7 +25,7 @@ _MOST_NUMBERS = 6
 
 
 class Words(NamedTuple):
-    """What is said, and what it is said of: "n", "at most 63"."""
+    """The subject of a condition, and what has to be true of it: "n", "at most 63"."""
 
     subject: str
     predicate: str

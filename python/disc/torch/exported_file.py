@@ -59,7 +59,7 @@ def _options(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def _dims(request: dict[str, Any]) -> dict[str, dict[int, str | int]] | None:
-    """What is said of sizes: by the types of inputs, and by names of axes, which come first."""
+    """Sizes and names of axes: those of ``--dim`` come before those of the types of inputs."""
     inputs = request.get("inputs", ())
     dims = {row["name"]: dict(enumerate(row["axes"])) for row in inputs if "axes" in row}
     for name, axes in request["dims"].items():

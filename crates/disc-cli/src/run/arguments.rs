@@ -35,8 +35,8 @@ pub(crate) struct RunArguments {
 pub(crate) struct ValueArguments {
     /// An input of the entry: `x=a.npy`, `x=rand:3x768` or `x=zeros:3x768`; the sizes may be
     /// omitted if --dim gives them. `a.npz` or `a.safetensors` holds several inputs by their names.
-    /// A weight of IR text is `@w=a.npy`. `x=f32[2,B]` is a tensor of this type; a model of torch is
-    /// compiled for any size of an axis with a name.
+    /// A weight of IR text is `@w=a.npy`. `x=f32[2,B]` is a tensor of this type: a model of torch
+    /// is compiled for any size of an axis with a name.
     #[arg(long, value_name = "NAME=VALUE", value_parser = input)]
     pub(crate) input: Vec<Input>,
 

@@ -288,7 +288,7 @@ class _Forward:
         self.__doc__ = type(module.original).forward.__doc__
 
     def __getattr__(self, name: str):
-        """What a function has, such as its code, which ``torch.export`` looks at."""
+        """Attributes of a function, such as its code, which ``torch.export`` looks at."""
         if name == "__self__":
             # A copy that has nothing yet.
             raise AttributeError(name)
