@@ -21,8 +21,8 @@ def leaky_relu(b, x, slope=0.01):
 
 
 def prelu(b, x, weight):
-    if len(weight.shape) == 1 and len(x.shape) > 1:
-        weight = b.reshape(weight, [1, weight.shape[0]] + [1] * (len(x.shape) - 2))
+    if len(weight.shape) == 1 and len(x.shape) != 1:
+        weight = b.reshape(weight, [1, weight.shape[0], *[1] * (len(x.shape) - 2)][: len(x.shape)])
     return b.select(b.compare("GT", x, b.lift(0, x.dtype)), x, b.mul(weight, x))
 
 

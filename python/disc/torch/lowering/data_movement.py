@@ -185,6 +185,8 @@ def transpose(b, x, a, c):
 
 
 def movedim(b, x, source, target):
+    if not x.shape:
+        return x
     source, target = ([d] if is_int(d) else list(d) for d in (source, target))
     order: list = [None] * len(x.shape)
     for s, t in zip(source, target, strict=True):
@@ -431,6 +433,8 @@ def pixel_unshuffle(b, x, factor):
 
 def unfold(b, x, dim, size, step):
     """Tensor.unfold: windows of one axis become a new last axis."""
+    if not x.shape:
+        return b.slice(b.reshape(x, [1]), 0, 0, size)
     axis = axis_of(x, dim)
     count = b.shape[axis]
     plane = [count, size]

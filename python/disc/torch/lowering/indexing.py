@@ -199,7 +199,9 @@ def _masked_put(b, x, indices, values, accumulate):
 
 
 def index_fill(b, x, dim, index, value):
-    index = wrapped(b, index, x.shape[axis_of(x, dim)] if x.shape else 1)
+    if not x.shape:
+        return b.reshape(index_fill(b, b.reshape(x, [1]), 0, index, value), [])
+    index = wrapped(b, index, x.shape[axis_of(x, dim)])
     shape = [index.shape[0] if i == axis_of(x, dim) else s for i, s in enumerate(x.shape)]
     return _index_write(b, x, dim, index, b.expand(b.lift(value, x.dtype), shape), "overwrite")
 
@@ -215,6 +217,9 @@ def index_copy(b, x, dim, index, source):
 
 def _index_write(b, x, dim, index, source, how):
     """Writes slices at places from 0 on: torch refuses others."""
+    if not x.shape:
+        x, source = (b.reshape(y, [1]) for y in (x, source))
+        return b.reshape(_index_write(b, x, 0, index, source, how), [])
     axis = axis_of(x, dim)
     index = b.convert(b.reshape(index, [1]) if not index.shape else index, "i64")
     # Before 2.13 torch asks for these equalities when the op runs, not when it is traced.

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 
-from ...lowering import dtypes
 from ...lowering.sizes import product
 from .data_movement import axis_of
 from .promotion import name_of
@@ -190,8 +189,6 @@ def _prepared(b, x, dtype):
 
 def softmax(b, x, dim, dtype=None):
     x, out = _prepared(b, x, dtype)
-    if not x.shape:
-        return b.convert(b.div(x, x), out) if out in dtypes.FLOATS else x
     axis = axis_of(x, dim)
     powers = b.op("exponential", b.sub(x, b.reduce(x, [axis], "maximum", True)))
     return b.convert(b.div(powers, b.sum(powers, [axis], True)), out)
@@ -200,8 +197,6 @@ def softmax(b, x, dim, dtype=None):
 def log_softmax(b, x, dim, dtype=None):
     x, out = _prepared(b, x, dtype)
     axis = axis_of(x, dim)
-    if not x.shape:
-        return b.sub(x, x)
     distance = b.sub(x, b.reduce(x, [axis], "maximum", True))
     total = b.op("log", b.sum(b.op("exponential", distance), [axis], True))
     return b.convert(b.sub(distance, total), out)

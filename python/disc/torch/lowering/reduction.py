@@ -65,10 +65,11 @@ def extreme(how):
 
 
 def truth_over(how):
-    """any and all; u8 stays u8, as in torch."""
+    """any and all; u8 stays u8, as in torch. Of no axes (an empty list) the truth of each element."""
 
     def entry(b, x, dims=None, keepdim=False):
-        return b.convert(b.reduce(b.convert(x, "i1"), axes_of(x, dims), how, keepdim), b.dtype)
+        axes = axes_of(x, dims) if is_int(dims) or dims is None or len(dims) else []
+        return b.convert(b.reduce(b.convert(x, "i1"), axes, how, keepdim), b.dtype)
 
     return entry
 

@@ -127,11 +127,12 @@ def _axes_of(item) -> int:
 
 
 def _trapezoid(y, x=None, *, dx=1, dim=-1):
-    # torch asks whether there are any points, and then takes the first.
+    # torch asks whether there are any points, and then takes the first. It subtracts a half of both
+    # ends from the sum, so that an infinite end gives NaN.
     if not isinstance(y, FakeTensor) or x is not None:
         return _torch_trapezoid(y, x, dim=dim) if x is not None else _torch_trapezoid(y, dx=dx, dim=dim)
     y = y.movedim(dim, -1)
-    return (y[..., 1:] + y[..., :-1]).sum(-1) * (dx / 2.0)
+    return (y.sum(-1) - (y[..., :1].sum(-1) + y[..., -1:].sum(-1)) * 0.5) * dx
 
 
 def _cumulative_trapezoid(y, x=None, *, dx=1, dim=-1):
