@@ -7,7 +7,9 @@ from __future__ import annotations
 import disc
 import pytest
 import torch
+from model_check import Function
 from torch import nn
+from torch.nn import functional as F
 
 TARGETS = [None, "x86-64-v3"]
 LINES = ((2, 3, 9), (1, 3, 1), (3, 3, 67), (1, 3, 7), (0, 3, 5))
@@ -206,3 +208,25 @@ def test_antialias_of_bytes_is_refused():
 
     with pytest.raises(disc.UnsupportedOp, match="_upsample_bilinear2d_aa"):
         disc.optimize(Bytes(), (torch.randint(0, 255, (1, 3, 8, 8), dtype=torch.uint8),))
+
+
+def test_samples_at_no_number_and_far_away_are_those_of_eager(compile_module):
+    def sample(x, grid):
+        return [
+            F.grid_sample(x, grid, mode=mode, padding_mode=padding, align_corners=corners)
+            for mode, padding, corners in (
+                ("bilinear", "border", True),
+                ("bilinear", "reflection", False),
+                ("nearest", "zeros", True),
+                ("nearest", "reflection", True),
+            )
+        ]
+
+    odd = [float("nan"), float("inf"), -float("inf"), 1e30, -1e5, 0.3, -1.2]
+    grid = torch.tensor([[a, b] for a in odd for b in odd]).view(1, 7, 7, 2)
+    model = Function(sample)
+    compiled = compile_module(model, (torch.rand(2, 1, 5, 6), torch.rand(2, 3, 4, 2)))
+    for height, width in ((3, 4), (1, 1)):
+        x = torch.rand(1, 1, height, width)
+        for ours, theirs in zip(compiled(x, grid), model(x, grid), strict=True):
+            torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5, equal_nan=True)

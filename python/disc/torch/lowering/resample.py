@@ -286,15 +286,17 @@ def _inner(b, place, size, padding, align_corners):
         return place
     last = b.lift(size - 1, place.dtype)
     if padding == 2:
-        # From the middle of the first cell to that of the last one, or from edge to edge.
-        low, span = (0.0, last) if align_corners else (-0.5, b.lift(size, place.dtype))
+        # From the middle of the first cell to that of the last one and back, or from edge to edge.
         # An image of one cell has no span between middles.
-        span = b.maximum(span, 1.0)
+        low, span = (0.0, b.maximum(last, 1.0)) if align_corners else (-0.5, b.lift(size, place.dtype))
+        both = b.mul(span, 2.0)
         place = b.op("abs", b.sub(place, low))
-        rest, turns = b.map("remainder", place, span), b.op("floor", b.div(place, span))
-        odd = b.compare("NE", b.map("remainder", turns, b.lift(2.0, turns.dtype)), b.lift(0.0, turns.dtype))
-        place = b.add(b.select(odd, b.sub(span, rest), rest), low)
-    return b.minimum(b.maximum(place, 0.0), last)
+        turns = b.op("floor", b.div(place, both))
+        rest = b.sub(place, b.mul(turns, both))
+        place = b.add(b.minimum(rest, b.sub(both, rest)), low)
+    # As in torch, NaN is in the first cell, and so is what infinity is mirrored to.
+    zero = b.lift(0.0, place.dtype)
+    return b.minimum(b.select(b.compare("GT", place, zero), place, zero), last)
 
 
 def _sample(b, x, features, rows, columns):
