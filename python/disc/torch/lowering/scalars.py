@@ -68,6 +68,8 @@ def floating(b: TorchEmitter, e) -> Number | float:
         for part in parts[1:]:
             result = (b.add if isinstance(e, sympy.Add) else b.mul)(result, part)
         return Number(result)
+    if isinstance(e, tsf.RoundDecimal) and e.args[1].is_Integer and abs(e.args[1]) <= _MOST_DIGITS:
+        return Number(_rounded(b, parts[0], int(e.args[1])))
     if isinstance(e, (sympy.Pow, tsf.FloatPow)):
         return Number(b.map("power", *parts))
     if name == "OpaqueUnaryFn_log2":
@@ -76,6 +78,50 @@ def floating(b: TorchEmitter, e) -> Number | float:
     if name in unary:
         return Number(b.op(unary[name], parts[0]))
     raise UnsupportedOp(f"the number {e} is computed from sizes in a way that is not supported")
+
+
+#: Powers of ten up to this one, and their halves of 26 bits, are exact.
+_MOST_DIGITS = 15
+
+
+def _rounded(b: TorchEmitter, x, digits: int):
+    """``round(x, digits)`` as Python has it: of the exact value of ``x``, which is a float."""
+    unit = float(10 ** abs(digits))
+    if digits <= 0:
+        size = b.op("abs", x)
+        rest = b.map("remainder", size, b.lift(unit, "f64"))
+        count = b.div(b.sub(size, rest), unit)
+        near = b.mul(_stepped(b, count, b.sub(rest, unit / 2)), unit)
+        return b.select(b.compare("LT", x, b.lift(0.0, "f64")), b.neg(near), near)
+    scaled = b.mul(x, unit)
+    low = b.op("floor", scaled)
+    # What the product lost decides where it seems to be in the middle.
+    rest = b.sub(b.sub(scaled, low), 0.5)
+    is_middle = b.compare("EQ", rest, b.lift(0.0, "f64"))
+    near = _stepped(b, low, b.select(is_middle, _lost(b, x, unit, scaled), rest))
+    is_whole = b.compare("GE", b.op("abs", scaled), b.lift(2.0**52, "f64"))
+    return b.select(is_whole, x, b.div(near, unit))
+
+
+def _stepped(b: TorchEmitter, count, beyond):
+    """``count``, one more where ``beyond`` is above 0, or the even one of both where it is 0."""
+    zero, two = b.lift(0.0, "f64"), b.lift(2.0, "f64")
+    is_odd = b.compare("NE", b.map("remainder", count, two), zero)
+    is_up = b.map("or", b.compare("GT", beyond, zero), b.map("and", b.compare("EQ", beyond, zero), is_odd))
+    return b.select(is_up, b.add(count, 1.0), count)
+
+
+def _lost(b: TorchEmitter, x, factor: float, product):
+    """``x * factor - product``, exactly, for the rounded product (Dekker)."""
+
+    def halves(value):
+        scaled = b.mul(value, 134217729.0)
+        high = b.sub(scaled, b.sub(scaled, value))
+        return high, b.sub(value, high)
+
+    (x_high, x_low), (high, low) = halves(x), halves(b.lift(factor, "f64"))
+    lost = b.sub(b.mul(x_high, high), product)
+    return b.add(b.add(b.add(lost, b.mul(x_high, low)), b.mul(x_low, high)), b.mul(x_low, low))
 
 
 def truth(b: TorchEmitter, e) -> Number | bool:

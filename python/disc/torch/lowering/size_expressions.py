@@ -135,8 +135,19 @@ class Expressions:
         """
         if (scaled := _scaled(e)) is not None:
             return self._near(*scaled)
+        if isinstance(e, tsf.RoundDecimal) and e.args[1].is_Integer and e.args[1] > 0:
+            return self._decimal(e.args[0], 10 ** int(e.args[1]))
         above, below = self._quotient(e)
         return (0 - above, -below) if is_int(below) and below < 0 else (above, below)
+
+    def _decimal(self, e, unit: int):
+        """A number that is rounded to a multiple of ``1 / unit``. In the middle of two it is exact as
+        a float where its denominator has no factor 5.
+        """
+        above, below = self._ratio(e)
+        if not is_int(below) or below % 5 == 0:
+            raise UnsupportedOp(f"the size expression {spelled(e)}, rounded to digits, is not supported")
+        return rounded_to_even(above * unit, below), unit
 
     def _near(self, factor: float, near: Fraction, size):
         """A size by a factor that is a fraction but for its last place."""
@@ -157,6 +168,10 @@ class Expressions:
             return exact.numerator, exact.denominator
         if isinstance(e, (tsf.ToFloat, tsf.Identity)):
             return self._quotient(e.args[0])
+        if isinstance(e, tsf.RoundDecimal) and e.args[1].is_Integer and e.args[1] <= 0:
+            unit = 10 ** -int(e.args[1])
+            above, below = self._ratio(e.args[0])
+            return rounded_to_even(above, below * unit) * unit, 1
         if isinstance(e, (tsf.IntTrueDiv, tsf.FloatTrueDiv)):
             if (exact := _exact_quotient(*e.args)) is not None:
                 return self._quotient(exact)

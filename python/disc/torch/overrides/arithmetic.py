@@ -1,4 +1,4 @@
-"""Bits, roots and order of sizes, also as numpy and ``sorted`` ask for them, as expressions.
+"""Bits, roots, digits and order of sizes, also as numpy and ``sorted`` ask for them, as expressions.
 
 A function of numpy that has no expression here gets the number of the example, which a condition
 then fixes, as where a model reads the text of a size (``overrides.texts``).
@@ -51,6 +51,18 @@ def _bits(plain, of_shared):
 
 def _invert(x):
     return -x - 1
+
+
+def _round(x, ndigits=None):
+    """``round(n, -1)``: the nearest multiple of a power of ten; of two as near, the even one."""
+    digits = 0 if ndigits is None else operator.index(ndigits)
+    if digits >= 0:
+        return x
+    unit = 10**-digits
+    twice, step = 2 * x + unit, 2 * unit
+    up = twice // step
+    # 1 where the number is in the middle, and the upper multiple is odd.
+    return (up - torch.sym_max(1 - twice % step, 0) * (up % 2)) * unit
 
 
 def _sorted(iterable, /, *, key=None, reverse=False):
@@ -127,6 +139,7 @@ register(
             if hasattr(torch.SymInt, name)
         ),
         Override(torch.SymInt, "__invert__", _invert, _BITS, is_direct=True),
+        Override(torch.SymInt, "__round__", _round, "torch leaves the digits out"),
         *(Override(kind, "__array_ufunc__", _array_ufunc, _NUMPY, is_direct=True) for kind in NUMBERS),
         Override(numpy, "arange", _arange, _NUMPY, scope="trace"),
     ]
