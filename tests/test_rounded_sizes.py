@@ -42,3 +42,10 @@ def test_a_rounded_size_is_a_size(compile_module):
     compiled = compile_module(model, (torch.ones(14),))
     for n in SIZES:
         assert [len(y) for y in compiled(torch.ones(n))] == [len(y) for y in model(torch.ones(n))]
+
+
+def test_dynamo_rounds_sizes_to_digits_for_disc():
+    torch._dynamo.reset()
+    compiled = torch.compile(lambda x: x * round(x.shape[0], -1), backend="disc", dynamic=True)
+    for n in SIZES:
+        assert torch.equal(compiled(torch.ones(n)), torch.ones(n) * round(n, -1))

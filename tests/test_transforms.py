@@ -56,3 +56,45 @@ def test_a_gradient_that_is_not_compiled_is_named():
 
     with pytest.raises(disc.UnsupportedOp, match="convolution_backward"):
         disc.optimize(Filter().eval(), (torch.randn(2, 3, 9), torch.randn(4, 3, 3)))
+
+
+class _Straight(torch.autograd.Function):
+    """Rounds, with the gradient of the identity."""
+
+    @staticmethod
+    def forward(x):
+        return x.round()
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        pass
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad
+
+
+class Custom(nn.Module):
+    def forward(self, x):
+        gradient = torch.func.grad(lambda v: (_Straight.apply(v) * v).sum())(x)
+        return gradient + x.exp()
+
+
+@pytest.mark.fallback
+@pytest.mark.parametrize("by_dynamo", [False, True])
+def test_the_backward_of_a_custom_function_under_a_transform_runs_in_pytorch(by_dynamo):
+    torch._dynamo.reset()
+    module, example = Custom().eval(), torch.tensor([0.3, 1.7])
+    compiled = (
+        torch.compile(module, backend="disc", dynamic=True)
+        if by_dynamo
+        else disc.optimize(module, (example,))
+    )
+    for x in (example, torch.tensor([0.3, 1.7, 2.6])):
+        torch.testing.assert_close(compiled(x), module(x))
+    values = disc.report(compiled).to_dict()
+    assert 0 < values["coverage"] < 1
+    (broken,) = values["graph_breaks"]
+    assert "backward of _Straight" in broken["reason"]
+    assert broken["source"].startswith("test_transforms.py:")
+    assert broken["reason"] in [row["reason"] for row in values["fallbacks"]]

@@ -20,6 +20,7 @@ from .. import op_names
 from ..devices.device import refuse_unrunnable
 from . import fused_steps
 from .attributes import lifted, with_attributes
+from .dynamo_faults import correct, for_disc
 from .opaque import refuse_opaque
 from .refused import worded
 from .registry import EagerGraph, note
@@ -27,6 +28,10 @@ from .registry import EagerGraph, note
 _LOG = logging.getLogger("disc.compile")
 
 
+correct()
+
+
+@for_disc
 def backend(
     gm: torch.fx.GraphModule,
     example_inputs: list,

@@ -11,7 +11,7 @@ import os
 import sys
 import types
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,12 +54,33 @@ class EagerGraph:
         return [{"op": self._op, "reason": self.reason, "source": None, "calls": self.calls}]
 
 
+class PythonPart:
+    """What torch runs between graphs, and is in none of them."""
+
+    calls = 0
+
+    def __init__(self, broken: dict[str, Any]):
+        self._broken = broken
+
+    def report_values(self) -> dict[str, Any]:
+        """The values of the report: one operation that is not compiled."""
+        return {**nothing(), "operations": 1}
+
+    def executables(self) -> list[Any]:
+        """The compiled code, of which there is none."""
+        return []
+
+    def fallbacks(self) -> list[dict[str, Any]]:
+        """Describes what torch runs in a call; how often is not known."""
+        return [{"op": "Python", **self._broken, "calls": self.calls}]
+
+
 @dataclass
 class Noted:
     """A graph, and what dynamo says about it."""
 
     #: Gives the graph, as long as dynamo keeps it.
-    graph: weakref.ref
+    graph: Callable[[], Any]
     #: Dynamo's number of the compilation: ``0/1`` is the first frame, compiled again.
     compile_id: str
     #: The guard of an earlier compilation that failed.
@@ -77,10 +98,8 @@ _noted: dict[int, list[Noted]] = {}
 def note(graph, gm: torch.fx.GraphModule) -> None:
     """Notes a graph that dynamo is about to use."""
     compiled, reason = _subject()
-    if compiled is None:
-        return
     reason = reason.splitlines()[0].partition("  #")[0].strip() if reason else None
-    if reason is not None:
+    if reason is not None and compiled is not None:
         _LOG.info("%s is compiled again, as graph %s: %s", _name_of(compiled), _compile_id(), reason)
     made = Noted(
         weakref.ref(graph),
@@ -89,6 +108,20 @@ def note(graph, gm: torch.fx.GraphModule) -> None:
         graph_break_of(gm),
         type(compiled),
     )
+    _keep(compiled, made)
+
+
+def note_break(broken: dict[str, Any]) -> None:
+    """Notes that torch runs a part of what dynamo is compiling: the reason and the line."""
+    compiled, _ = _subject()
+    part = PythonPart(broken)
+    if all(one.graph_break != broken for one in _noted.get(id(compiled), ())):
+        _keep(compiled, Noted(lambda: part, _compile_id(), None, broken, type(compiled)))
+
+
+def _keep(compiled, made: Noted) -> None:
+    if compiled is None:
+        return
     if id(compiled) not in _noted:
         try:
             weakref.finalize(compiled, _noted.pop, id(compiled), None).atexit = False

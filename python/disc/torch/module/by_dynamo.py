@@ -17,6 +17,7 @@ from ...core.errors import Error
 from ...core.options import Options
 from ...core.report import summed
 from ..compile.backend import serve
+from ..compile.dynamo_faults import for_disc
 from ..compile.registry import EagerGraph, graph_break_of
 from ..devices.generators import generator_states
 from ..overrides.silence import silenced
@@ -54,6 +55,12 @@ class DynamoEntry(Entry):
     def captured_by(self) -> str:
         return "none" if self._is_eager else "dynamo"
 
+    def note_break(self, broken: dict[str, Any]) -> None:
+        """Notes that torch runs a part of the module: the reason and the line."""
+        if broken not in self.graph_breaks:
+            self.graph_breaks.append(broken)
+
+    @for_disc
     def _backend(self, graph: torch.fx.GraphModule, inputs) -> Callable:
         if (broken := graph_break_of(graph)) is not None:
             self.graph_breaks.append(broken)

@@ -53,7 +53,7 @@ def _invert(x):
     return -x - 1
 
 
-def _round(x, ndigits=None):
+def rounded_size(x, ndigits=None):
     """``round(n, -1)``: the nearest multiple of a power of ten; of two as near, the even one."""
     digits = 0 if ndigits is None else operator.index(ndigits)
     if digits >= 0:
@@ -139,7 +139,7 @@ register(
             if hasattr(torch.SymInt, name)
         ),
         Override(torch.SymInt, "__invert__", _invert, _BITS, is_direct=True),
-        Override(torch.SymInt, "__round__", _round, "torch leaves the digits out"),
+        Override(torch.SymInt, "__round__", rounded_size, "torch leaves the digits out"),
         *(Override(kind, "__array_ufunc__", _array_ufunc, _NUMPY, is_direct=True) for kind in NUMBERS),
         Override(numpy, "arange", _arange, _NUMPY, scope="trace"),
     ]
