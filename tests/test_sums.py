@@ -182,3 +182,22 @@ def test_logcumsumexp_follows_the_running_maximum(axis):
         for x in (one, one.T.contiguous()):
             expected = x.double().logcumsumexp(axis).float()
             torch.testing.assert_close(fast(x), expected, rtol=3e-7, atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_variance_is_computed_in_f64(dtype):
+    def function(x):
+        return x.var(0), x.std(), torch.var_mean(x, 1), torch.std_mean(x, correction=0)
+
+    compiled = optimized(function, torch.rand(3, 5, dtype=dtype))
+    torch.manual_seed(0)
+    for scale, shift in ((1e20, 0), (1e-25, 0), (1e-2, 1e5)):
+        x = (torch.randn(2, 4) * scale + shift).to(dtype)
+        torch.testing.assert_close(compiled(x), function(x), rtol=1e-5, atol=0)
+
+
+def test_running_variances_of_few_rows_far_from_zero_are_exact():
+    layer = nn.BatchNorm1d(2, momentum=1.0)
+    x = torch.tensor([[1e5, 3e5], [1e5 + 0.0625, 3e5 + 0.125], [1e5 + 0.03125, 3e5]])
+    disc.optimize(layer, (x,))(x)
+    torch.testing.assert_close(layer.running_var, x.double().var(0).float(), rtol=1e-4, atol=0)

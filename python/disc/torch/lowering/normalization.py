@@ -82,14 +82,21 @@ def batch_norm_in_training(b, x, weight, bias, mean, var, training, momentum, ep
     y, own, rstd = normalised(b, wide, axes, eps)
     number = count(b, wide, axes, wide.dtype)
     # 1 / rstd^2 - eps would lose digits.
-    _, squares, _ = moments(b, wide, axes)
-    spread = b.div(b.squeeze(squares, *axes), b.sub(number, b.lift(1.0, wide.dtype)))
+    spread = b.div(b.squeeze(_squares(b, wide, axes), *axes), b.sub(number, b.lift(1.0, wide.dtype)))
     result = b.convert(affine(b, y, weight, bias, axis=1), x.dtype)
     statistics = ((mean, b.squeeze(own, *axes)), (var, spread))
     saved = _saved(b, x, (own, rstd), axes, (weight, bias, mean, var))
     return (result, *saved), [
         _moved(b, old, new, momentum, number) for old, new in statistics if old is not None
     ]
+
+
+def _squares(b, x, axes):
+    """The sum of squared distances from the mean, axes kept, without what the rounding of the mean
+    adds: to few numbers far from zero that is more than their distances.
+    """
+    _, squares, rest = moments(b, x, axes)
+    return b.sub(squares, b.mul(rest, b.div(rest, count(b, x, axes, x.dtype))))
 
 
 def _rounded(b, x, statistics, parameters):
@@ -127,8 +134,7 @@ def instance_norm_in_training(b, x, weight, bias, mean, var, use_input_stats, mo
     wide = b.wide(x)
     y, own, _ = normalised(b, wide, axes, eps)
     number = count(b, wide, axes, wide.dtype)
-    _, squares, _ = moments(b, wide, axes)
-    spread = b.div(b.squeeze(squares, *axes), b.sub(number, b.lift(1.0, wide.dtype)))
+    spread = b.div(b.squeeze(_squares(b, wide, axes), *axes), b.sub(number, b.lift(1.0, wide.dtype)))
     batch = count(b, wide, [0], wide.dtype)
     result = b.convert(affine(b, y, weight, bias, axis=1), x.dtype)
     statistics = ((mean, b.squeeze(own, *axes)), (var, spread))

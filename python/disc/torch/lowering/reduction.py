@@ -128,7 +128,10 @@ def moments(b, x, axes):
 
 
 def variance(b, x, axes, correction, keepdim):
-    x = b.wide(x)
+    """Variance and mean in f64, as torch has them: squares of f32 leave its range, and a mean that is
+    rounded to f32 is far from few numbers that lie close together. f32 holds those of f16.
+    """
+    x = b.convert(x, "f64") if x.dtype in ("f32", "bf16") else b.wide(x)
     mean, squares, _ = moments(b, x, axes)
     correction = 1 if correction is None else correction
     freedom = b.maximum(b.sub(count(b, x, axes, x.dtype), float(correction)), 0.0)
