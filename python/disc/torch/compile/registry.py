@@ -55,7 +55,7 @@ class EagerGraph:
 
 
 class PythonPart:
-    """What torch runs between graphs, and is in none of them."""
+    """A part of a model that torch runs between graphs."""
 
     calls = 0
 
