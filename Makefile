@@ -1,5 +1,5 @@
 # The commands of the project. Each one installs what it needs first (scripts/setup.sh), and each is safe to repeat.
-# Settings: DISC_VENV=DIR (the virtual environment, default .venv), FUZZ=SECONDS, PYTEST_ARGS="-k name", BENCH_ARGS="--suite memory", ARCH=aarch64 (the wheel's), CARGO_BUILD_JOBS=N.
+# Settings: DISC_VENV=DIR (the virtual environment, default .venv), FUZZ=SECONDS, PYTEST_ARGS="-k name", PEER_TESTS=DIR, PEER_ARGS="--sample 300", BENCH_ARGS="--suite memory", ARCH=aarch64 (the wheel's), CARGO_BUILD_JOBS=N.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
@@ -13,6 +13,8 @@ PYTHON := $(VENV)/bin/python
 STEP := scripts/step.sh
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
+PEER_TESTS ?=
+PEER_ARGS ?=
 FUZZ ?= 60
 ARCH ?= x86_64
 
@@ -21,7 +23,7 @@ WITHOUT_LLVM := disc-abi disc-options disc-import disc-ir disc-filetests disc-pa
 WITH_LLVM := disc-llvm disc disc-cli
 PACKAGES = $(addprefix --package ,$(1))
 
-.PHONY: help setup demo examples zoo test test-heavy test-simt test-aarch64 fuzz test-serving bench bench-gpu lint fmt wheel capi develop checks test-rust test-python clean-python sdist charts docs
+.PHONY: help setup demo examples zoo test test-heavy test-simt test-aarch64 test-peer fuzz test-serving bench bench-gpu lint fmt wheel capi develop checks test-rust test-python clean-python sdist charts docs
 
 help: ## say what the targets do
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -56,6 +58,10 @@ test-aarch64: setup develop ## all of the run corpus, the op matrix, random prog
 	@$(STEP) run "packages for AArch64" $(PYTHON) scripts/aarch64_packages.py target/aarch64-packages
 	@DISC_AARCH64=all DISC_AARCH64_PACKAGES=$(CURDIR)/target/aarch64-packages cargo test --package disc --test aarch64
 	@DISC_AARCH64=all $(STEP) run "runtime for AArch64" scripts/pytest.sh -n 0 tests/test_aarch64.py
+
+test-peer: setup develop ## run PyTorch's own tests of torch.compile with disc; PEER_TESTS=DIR is the folder test/ of a checkout of PyTorch
+	@scripts/setup.sh peer
+	@PYTHONPATH=tests:python $(PYTHON) -m peer.run --tests "$(PEER_TESTS)" $(PEER_ARGS)
 
 fuzz: ## fuzz the reader of packages with libFuzzer, each target for FUZZ seconds; needs nightly Rust
 	@$(STEP) run "libFuzzer, $(FUZZ) s a target" scripts/fuzz.sh $(FUZZ)

@@ -7,4 +7,4 @@ cd "$(dirname "$0")/../requirements"
 PATH=$PATH:$PWD/../.tools/bin
 # What lock.txt says already is kept, unless a requirement contradicts it.
 uv pip compile --quiet --universal --python-version 3.11 --no-emit-index-url --no-annotate \
-    --custom-compile-command scripts/lock.sh "$@" dev.txt test.txt wheel.txt bench.txt docs.txt examples.txt --output-file lock.txt
+    --custom-compile-command scripts/lock.sh "$@" dev.txt test.txt wheel.txt bench.txt docs.txt examples.txt peer.txt --output-file lock.txt

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what the make targets need and is missing: Debian packages, a virtual environment, Python requirements.
 #
-# usage: scripts/setup.sh [GROUP]...     groups: dev, test, wheel, bench, docs, examples (one requirements/GROUP.txt each); default: dev test
+# usage: scripts/setup.sh [GROUP]...     groups: dev, test, wheel, bench, docs, examples, peer (one requirements/GROUP.txt each); default: dev test
 #
 # Versions are those of requirements/lock.txt. Safe to repeat: a stamp per requirement file makes the second run instant. Apart from Debian packages, everything is written
 # into the repository: the virtual environment (DISC_VENV, default .venv) and .tools/ (uv, where the machine has none).
@@ -192,7 +192,7 @@ make_venv() {
 
 install_group() {
     local group=$1 file=$ROOT/requirements/$1.txt lock=$ROOT/requirements/lock.txt stamp size=""
-    case $group in dev | test | wheel | bench | docs | examples) ;; *) fail 2 "no requirement group \`$group\`" "groups: dev test wheel bench docs examples" ;; esac
+    case $group in dev | test | wheel | bench | docs | examples | peer) ;; *) fail 2 "no requirement group \`$group\`" "groups: dev test wheel bench docs examples peer" ;; esac
     stamp=$STAMPS/$group-$(cat "$file" "$lock" | sha256sum | cut -c1-16)
     [ ! -e "$stamp" ] || return 0
     [ "$group" != test ] || size=" (PyTorch and its libraries: about 3 GB)"

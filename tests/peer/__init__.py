@@ -1,0 +1,1 @@
+"""Runs PyTorch's own tests of ``torch.compile`` with the backend "disc"."""
