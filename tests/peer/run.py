@@ -13,7 +13,6 @@ import json
 import random
 import sys
 import tempfile
-import time
 from importlib.metadata import version
 from pathlib import Path
 
@@ -57,12 +56,14 @@ def _chosen(worker: Worker, options: argparse.Namespace) -> tuple[list[str], dic
     return [n for n in names if found[n] is None], {n: found[n] for n in names if found[n] is not None}
 
 
-def _run(worker: Worker, tests: list[str], seconds: float, say) -> dict[str, tuple[str, str]]:
+def _run(worker: Worker, tests: list[str], seconds: float, report: bool) -> dict[str, tuple[str, str]]:
     outcomes = {}
     for test in tests:
-        start = time.monotonic()
         outcomes[test] = tuple(worker.run(test, seconds))
-        say(test, *outcomes[test], time.monotonic() - start)
+        if report and outcomes[test][0] == "failed":
+            print(f"{test}: {outcomes[test][1]}", flush=True)
+        if len(outcomes) % 50 == 0:
+            print(f"{len(outcomes)} of {len(tests)}", file=sys.stderr, flush=True)
     worker.stop()
     return outcomes
 
@@ -79,14 +80,10 @@ def main() -> int:
     tests, skipped = _chosen(worker, options)
     print(f"{len(tests)} tests, {len(skipped)} left out by skips.txt; log: {log}", flush=True)
 
-    def say(test, kind, text, seconds):
-        if kind == "failed":
-            print(f"{test}: {text}", flush=True)
-
-    outcomes = _run(worker, tests, options.seconds, say)
+    outcomes = _run(worker, tests, options.seconds, report=True)
     failed = [test for test in tests if outcomes[test][0] == "failed"]
     print(f"{len(failed)} fail; they run with aot_eager", flush=True)
-    own = _run(Worker(runner(folder, "aot_eager"), log), failed, options.seconds, lambda *_: None)
+    own = _run(Worker(runner(folder, "aot_eager"), log), failed, options.seconds, report=False)
     findings = [test for test in failed if own[test][0] == "right"]
     counts = _write(results, outcomes, skipped, own)
     for test in findings:
