@@ -57,13 +57,17 @@ def _chosen(worker: Worker, options: argparse.Namespace) -> tuple[list[str], dic
 
 
 def _run(worker: Worker, tests: list[str], seconds: float, report: bool) -> dict[str, tuple[str, str]]:
+    """The outcomes of the tests; those until Ctrl-C, where somebody presses it."""
     outcomes = {}
-    for test in tests:
-        outcomes[test] = tuple(worker.run(test, seconds))
-        if report and outcomes[test][0] == "failed":
-            print(f"{test}: {outcomes[test][1]}", flush=True)
-        if len(outcomes) % 50 == 0:
-            print(f"{len(outcomes)} of {len(tests)}", file=sys.stderr, flush=True)
+    try:
+        for test in tests:
+            outcomes[test] = tuple(worker.run(test, seconds))
+            if report and outcomes[test][0] == "failed":
+                print(f"{test}: {outcomes[test][1]}", flush=True)
+            if len(outcomes) % 50 == 0:
+                print(f"{len(outcomes)} of {len(tests)}", file=sys.stderr, flush=True)
+    except KeyboardInterrupt:
+        print(f"interrupted after {len(outcomes)} of {len(tests)} tests", flush=True)
     worker.stop()
     return outcomes
 
@@ -81,10 +85,10 @@ def main() -> int:
     print(f"{len(tests)} tests, {len(skipped)} left out by skips.txt; log: {log}", flush=True)
 
     outcomes = _run(worker, tests, options.seconds, report=True)
-    failed = [test for test in tests if outcomes[test][0] == "failed"]
+    failed = [test for test in outcomes if outcomes[test][0] == "failed"]
     print(f"{len(failed)} fail; they run with aot_eager", flush=True)
     own = _run(Worker(runner(folder, "aot_eager"), log), failed, options.seconds, report=False)
-    findings = [test for test in failed if own[test][0] == "right"]
+    findings = [test for test in failed if test not in own or own[test][0] == "right"]
     counts = _write(results, outcomes, skipped, own)
     for test in findings:
         print(f"FINDING {test}: {outcomes[test][1]}")
