@@ -278,6 +278,9 @@ def _windows() -> list[Row]:
         ({"groups": 3, "padding": 1}, (6, 1, 3, 3)),
         ({"groups": 3, "stride": 2, "padding": 1}, (6, 1, 3, 3)),
         ({}, (4, 3, 1, 1)),
+        # Windows of many elements are gathered for one matmul.
+        ({"stride": 2, "padding": 3}, (4, 3, 7, 7)),
+        ({"groups": 3, "dilation": (2, 1), "padding": (3, 2)}, (6, 1, 4, 5)),
     ]
     for options, sizes in forms:
         rows.append(
@@ -303,6 +306,23 @@ def _windows() -> list[Row]:
             lambda x, w: F.conv3d(x, w, padding=1),
             lambda n: [randn(n, 2, 4, 5, 6), randn(3, 2, 3, 3, 3)],
             held=(1,),
+        ),
+        Row(
+            "conv3d of a window of 343 elements",
+            lambda x, w, b: F.conv3d(x, w, b, padding=3),
+            lambda n: [randn(n, 2, 4, n + 2, 5), randn(3, 2, 7, 7, 7), randn(3)],
+            **both,
+        ),
+        Row(
+            "conv2d of a window that changes",
+            F.conv2d,
+            lambda n: [randn(2, 3, n + 8, n + 9), randn(4, 3, n + 1, n + 2), randn(4)],
+        ),
+        Row(
+            "conv_transpose2d with room for more windows",
+            lambda x, w, b: F.conv_transpose2d(x, w, b, stride=2, padding=1, output_padding=2, dilation=3),
+            lambda n: [randn(n, 4, 5, 6), randn(4, 3, 4, 4), randn(3)],
+            **both,
         ),
         Row(
             "conv_transpose2d",
