@@ -12,6 +12,8 @@ from .pooling import elements_at, window_offsets
 #: Windows of at most this many elements get a matmul for each of them, which reads its elements as
 #: they are stored; one matmul for all gathers them, and compiles as fast for any window.
 MOST_MATMULS = 9
+#: With fewer features in a group these matmuls are too narrow, and one for all is faster.
+LEAST_FEATURES = 16
 
 
 def convolution_backward(
@@ -64,7 +66,9 @@ def _of_weight(b, grad, x, weight, form, transposed, groups):
     given = b.reshape(given, [given.shape[0], groups, rows, *given.shape[2:]])
     kernel = weight.shape[2:]
     few = all(is_int(size) for size in kernel) and product(kernel) <= MOST_MATMULS
-    whole = _by_elements if few else _by_windows
+    wide = is_int(columns) and columns >= LEAST_FEATURES
+    by_elements = few and (wide or product(kernel) == 1)
+    whole = _by_elements if by_elements else _by_windows
     return b.reshape(whole(b, given, read, columns, kernel, form, weight.dtype), list(weight.shape))
 
 
