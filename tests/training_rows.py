@@ -201,6 +201,11 @@ def _products() -> list[Row]:
             lambda q, k, v, m: attend(q, k, v, attn_mask=m),
             lambda n: [*heads(n, 7), randn(5, 7)],
         ),
+        Row(
+            "attention grouped",
+            lambda *qkv: attend(*qkv, is_causal=True, enable_gqa=True),
+            lambda n: [randn(n, 6, 5, 8), randn(n, 2, 5, 8), randn(n, 2, 5, 8)],
+        ),
         Row("bilinear", F.bilinear, lambda n: [randn(n, 3), randn(n, 4), randn(6, 3, 4), randn(6)]),
         Row("fft", _spectrum, lambda n: [randn(n, 5, 8)]),
         Row("cdist", torch.cdist, lambda n: [randn(n, 6), randn(4, 6)]),

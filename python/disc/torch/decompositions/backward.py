@@ -17,7 +17,8 @@ aten = torch.ops.aten
 def _flash_attention_backward(
     grad_out, query, key, value, out, logsumexp, dropout_p, is_causal, *, attn_mask=None, scale=None
 ):
-    """The weights are computed again from queries and keys.
+    """The weights are computed again from queries and keys. The queries of heads that share their
+    keys are rows of one matrix.
 
     Reference: Dao et al., "FlashAttention", 2022, section 3.1.
     """
@@ -26,19 +27,29 @@ def _flash_attention_backward(
     scale = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
     dtype = query.dtype
     wide = torch.float32 if dtype in (torch.float16, torch.bfloat16) else dtype
-    q, k, v, grad, result = (t.to(wide) for t in (query, key, value, grad_out, out))
+    shared = query.shape[1] != key.shape[1]
+    groups = [key.shape[1], query.shape[1] // key.shape[1]]
+    k, v = key.to(wide), value.to(wide)
+    q, grad, result = (
+        t.unflatten(1, groups).flatten(2, 3) if shared else t
+        for t in (query.to(wide), grad_out.to(wide), out.to(wide))
+    )
     scores = (q @ k.mT) * scale
+    # The heads are an axis of their own for the masks.
+    scores = scores.reshape([*query.shape[:-1], key.shape[-2]]) if shared else scores
     if is_causal:
         rows, columns = (torch.arange(size, device=q.device) for size in scores.shape[-2:])
         scores = scores.masked_fill(columns > rows.unsqueeze(-1), -math.inf)
     if attn_mask is not None:
         scores = scores + attn_mask
+    scores = scores.unflatten(1, groups).flatten(2, 3) if shared else scores
     # A row that the mask hides whole has zeros, as forward.
     weights = aten._safe_softmax.default(scores, -1)
     of_value = weights.mT @ grad
     of_weights = grad @ v.mT
     of_scores = weights * (of_weights - (grad * result).sum(-1, keepdim=True)) * scale
-    return (of_scores @ k).to(dtype), (of_scores.mT @ q).to(dtype), of_value.to(dtype)
+    of_query = (of_scores @ k).reshape(query.shape) if shared else of_scores @ k
+    return of_query.to(dtype), (of_scores.mT @ q).to(dtype), of_value.to(dtype)
 
 
 # Pooling.

@@ -280,7 +280,12 @@ def attention_with_extras(b, query, key, value, *args, **kwargs):
 
 
 def flash_for_cpu(b, query, key, value, dropout_p=0.0, is_causal=False, *, attn_mask=None, scale=None):
-    return attention(b, query, key, value, attn_mask, dropout_p, is_causal, scale=scale), None
+    """Heads are grouped where the numbers of queries' and keys' differ: nothing else brings such
+    tensors here.
+    """
+    grouped = not same(query.shape[1], key.shape[1])
+    result = attention(b, query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=grouped)
+    return result, None
 
 
 # Distances.
