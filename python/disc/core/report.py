@@ -108,7 +108,7 @@ def collect(
         **native,
         "device": executable.device,
         "stages_ms": {name: round(ms, 3) for name, ms in stages.items()},
-        "dims": {name: list(row) for name, row in zip(signature.names, signature.dims, strict=True)},
+        "dims": signature.rows(),
         "facts": [*signature.facts, *(check.text for check in signature.checks)],
         "fixed": list(signature.fixed),
         "asked_at": dict(signature.asked_at),

@@ -55,6 +55,8 @@ class Signature:
     asked_at: dict[str, str] = field(default_factory=dict)
     #: The words for checks that calls broke.
     _words: dict[str, fact_words.Words | None] = field(default_factory=dict, repr=False, compare=False)
+    #: The inputs that are integers: each is the first size of a tensor without elements.
+    integers: frozenset[str] = frozenset()
 
     def violated(self, size: Callable[[int, int], int]) -> Check | None:
         """The first check that does not hold; ``size(i, axis)`` gives the sizes of a call."""
@@ -83,6 +85,11 @@ class Signature:
         words = self._words[check.text]
         return check.text if words is None else words.needed()
 
+    def rows(self) -> dict[str, list[str]]:
+        """The dims of each input, as users see them."""
+        rows = zip(self.names, self.dims, strict=True)
+        return {name: list(row[:1] if name in self.integers else row) for name, row in rows}
+
     def is_fixed(self, place: str) -> bool:
         """Returns true if ``axis 1 of x`` has one size."""
         rows = zip(self.names, self.dims, strict=True)
@@ -105,7 +112,7 @@ class Signature:
         places: dict[str, tuple[str, int]] = {}
         for name, shape, dims in zip(self.names, shapes, self.dims, strict=True):
             for axis, (size, dim) in enumerate(zip(shape, dims, strict=True)):
-                place = f"axis {axis} of {name}"
+                place = "an argument" if name in self.integers else f"axis {axis} of {name}"
                 if dim.isdigit():
                     if size != int(dim):
                         why = self._why_fixed(name, axis)

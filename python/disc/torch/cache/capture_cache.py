@@ -34,7 +34,6 @@ import torch.overrides
 import disc
 
 from ...core import extension, gc_pause
-from ...core.dims import DimPlan
 from ..capture.captured_program import CapturedProgram
 from ..devices import autocast_state
 from ..devices.device import TYPES
@@ -50,7 +49,7 @@ from .fingerprint import Read, own_files, read
 if TYPE_CHECKING:
     from ..capture.capture import CapturedGraph
 
-_FORMAT = 10
+_FORMAT = 11
 _MOST_BYTES = 64 << 20
 
 
@@ -148,7 +147,7 @@ def _notes(directory: str, kind: type, files: tuple):
 
 def _key(module: torch.nn.Module, args: tuple, kwargs: dict, dims, notes: Notes, files: tuple) -> Read:
     arguments, tensors = flatten_arguments(module, args, kwargs)
-    plan = DimPlan.read(dims, arguments.tensor_names, [t.shape for t in tensors])
+    plan = arguments.plan(dims, tensors)
     rows = []
     for t in tensors:
         if type(t) not in PLAIN or t.device.type not in TYPES or t.layout is not torch.strided:
@@ -175,7 +174,7 @@ def _key(module: torch.nn.Module, args: tuple, kwargs: dict, dims, notes: Notes,
     axes = [[repr(axis) for axis in row] for row in plan.axes]
     names = tuple(arguments.names)
     return read(
-        _FORMAT, repr(arguments.spec), names, arguments.tensors, leaves, rows, shared, axes,
+        _FORMAT, repr(arguments.spec), names, arguments.tensors, sorted(arguments.integers), leaves, rows, shared, axes,
         module=module, notes=notes, files=files,
     )  # fmt: skip
 

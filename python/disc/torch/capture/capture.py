@@ -191,7 +191,7 @@ def capture(
     # Behind a window it is a slice; how a cache lies makes no difference to what is computed of it.
     held = set(kv_caches.leaves_of_caches(arguments.spec))
     tensors = [t.contiguous() if i in held else t for i, t in zip(arguments.tensors, tensors, strict=True)]
-    plan = DimPlan.read(dims, arguments.tensor_names, [t.shape for t in tensors])
+    plan = arguments.plan(dims, tensors)
     try:
         with _LOCK, _quiet(), overridden("capture"), torch.set_grad_enabled(in_grad_mode):
             captured = _first_success(module, arguments, tensors, plan, serves, may_export)

@@ -106,10 +106,13 @@ def _dim_names(captured, shapes) -> list[list[str]]:
             by_symbol.setdefault(expr, declared.name)
     names = Names(captured.plan.declared())
     rows: list[list[str]] = [[] for _ in shapes]
+    arguments = captured.arguments
     for i, axis, expr in axes:
         name = by_symbol.get(expr)
         if name is None:
-            name = names.fresh(f"{captured.arguments.tensor_names[i]}_{axis}".replace(".", "_"))
+            # An open integer is its own size.
+            place = "" if arguments.tensors[i] in arguments.integers else f"_{axis}"
+            name = names.fresh(f"{arguments.tensor_names[i]}{place}".replace(".", "_"))
             if isinstance(expr, sympy.Symbol):
                 by_symbol[expr] = name
         rows[i].append(name)

@@ -19,6 +19,7 @@ from typing import Any
 import torch
 
 from ...core import capturing
+from ...core.dims import STATIC
 from ...core.errors import DimError, Error
 from ...core.options import Options
 from ...core.progress import Progress
@@ -31,6 +32,7 @@ from . import ladder
 from .carried import Carried
 from .entry import CompiledEntry, EagerEntry, Entry, GraphEntry, Refused, refreshed
 from .forms import Form, Forms
+from .open_integers import OpenIntegers
 from .variants import Variants
 from .verify import Verification
 
@@ -54,6 +56,7 @@ class Dispatcher:
         self.options = options
         self.forms = Forms(Parameters(module))
         self.variants = Variants()
+        self.open_integers = OpenIntegers()
         self.verification = Verification(options.verify) if options.verify else None
         #: The programs of the module that this one is a copy of, until they are called.
         self.carried: Carried | None = None
@@ -88,7 +91,9 @@ class Dispatcher:
 
     def run_form(self, args: tuple, kwargs: dict):
         """Serves a call by the form that it has."""
-        form = self._form(args, kwargs)
+        return self._run(self._form(args, kwargs), args, kwargs)
+
+    def _run(self, form: Form, args: tuple, kwargs: dict):
         refused: Refused | None = None
         for entry in list(form.entries):
             try:
@@ -102,6 +107,8 @@ class Dispatcher:
                 self._accept_notes(form)
             return result
         assert refused is not None, "a form has an entry"
+        if form.integers and form.is_closed:
+            return self._run(self._with_constants(form, args, kwargs), args, kwargs)
         return self._refused(form, refused.error, args, kwargs)
 
     def _remember(self, entry: Entry, form: Form) -> None:
@@ -156,14 +163,20 @@ class Dispatcher:
             if self.forms.find(key, self.original) is None and self._take_up(key) is None:
                 self._compile(key, args, kwargs, is_example=True)
 
-    def _form(self, args: tuple, kwargs: dict) -> Form:
+    def _form(self, args: tuple, kwargs: dict, may_be_open: bool = True) -> Form:
         key = self.forms.key(self.training, args, kwargs)
-        if (found := self.forms.find(key, self.original)) is not None:
+        if (found := self.forms.find(key, self.original, may_be_open)) is not None:
             return found
         with self._lock:
-            return (
-                self.forms.find(key, self.original) or self._take_up(key) or self._compile(key, args, kwargs)
-            )
+            found = self.forms.find(key, self.original, may_be_open)
+            return found or self._take_up(key) or self._compile(key, args, kwargs)
+
+    def _with_constants(self, form: Form, args: tuple, kwargs: dict) -> Form:
+        """The form for the values of a call's integers: none of the programs for all values of
+        ``form`` serves them.
+        """
+        self.open_integers.refuse(form)
+        return self._form(args, kwargs, may_be_open=False)
 
     def _watch(self) -> ModuleWatch:
         """Watches the module as it is now. One that may go away is not held."""
@@ -214,6 +227,10 @@ class Dispatcher:
         elif self.forms.held:
             _COMPILE.info("%s is compiled for another form of call", self.name)
         watch = self._watch()
+        if self.forms.held and self.dims != STATIC:
+            found = self.open_integers.form(self, key, watch, args, kwargs)
+            if found is not None:
+                return self._hold(found)
         entry = self.build(args, kwargs, self.dims, is_example)
         # What the capture itself has prepared for good is no change.
         return self._hold(Form(key, watch if watch.holds() else self._watch(), [entry]))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ...core import capturing
-from ...core.errors import CompileError, Error
+from ...core.errors import CompileError, DimError, Error
 from ...core.report import collect
 from ..call import Call
 from ..capture.captured_program import CapturedProgram
@@ -163,6 +163,8 @@ class CompiledEntry(GraphEntry):
         self._result = Result(captured.program.outputs, captured.out_spec)
         self._operations = captured.program.operations
         self._bytes = bytes_of(self._weights)
+        #: A call that fails on a size may run once more.
+        self._changes_nothing = self.state is None and not captured.program.written
         self._note_addresses()
         if request.options.release_weights:
             self._weights = []
@@ -178,6 +180,8 @@ class CompiledEntry(GraphEntry):
             # The native check is quick; the Python one says it in torch's words. It raises unless
             # the inputs are right.
             self.explain(tensors)
+            if isinstance(error, DimError) and self.call.arguments.integers and self._changes_nothing:
+                raise Refused(error) from None
             if self.captured is not None:
                 self._writer().write_failed(given, self._weights, error)
             if isinstance(error, Error):

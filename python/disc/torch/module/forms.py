@@ -2,7 +2,8 @@
 
 A form is the structure of the arguments, their constants, types and ranks, the mode of the module,
 the state of autocast, the default device, and all that is watched of the module. Whether an
-argument came by position or by name makes no difference, nor whether a default was passed.
+argument came by position or by name makes no difference, nor whether a default was passed. A form
+may be for all values of some integers (``open_integers``).
 
 Invariant: a form is compiled once, whatever number of threads ask for it.
 """
@@ -18,7 +19,7 @@ import torch
 from ..call import PLAIN
 from ..devices import autocast_state
 from ..pytree import kv_caches
-from ..pytree.arguments import CONSTANTS
+from ..pytree.arguments import CONSTANTS, may_be_open
 from ..pytree.parameters import Parameters
 from ..refusals import Refusals
 from ..watch.modes import default_device
@@ -27,6 +28,9 @@ from .entry import Entry
 
 #: Gives the module that is compiled, which may be gone.
 Original: TypeAlias = Callable[[], torch.nn.Module]
+
+#: An integer of a call: its row in the key of the form, and its place among the leaves of the row.
+Leaf = tuple[int, int]
 
 
 @dataclass
@@ -43,6 +47,8 @@ class Form:
     refusals: Refusals = field(default_factory=Refusals)
     #: No further variant is compiled.
     is_closed: bool = False
+    #: The integers of which the form takes all values.
+    integers: frozenset[Leaf] = frozenset()
 
     @property
     def training(self) -> bool:
@@ -75,7 +81,8 @@ class Forms:
         """The form of a call."""
         row: list[Any] = [training, autocast_state.current(), default_device()]
         given = self.parameters.given(args, kwargs)
-        for name, value in sorted(given.items(), key=lambda item: str(item[0])):
+        for name in sorted(given, key=str):
+            value = given[name]
             if type(value) in PLAIN:
                 row.append((name, None, (_kind(value),)))
                 continue
@@ -83,13 +90,45 @@ class Forms:
             row.append((name, spec, tuple(map(_kind, leaves))))
         return tuple(row)
 
-    def find(self, key: tuple, original: Original) -> Form | None:
-        """The form that was compiled for the module as it is now, but for values of weights."""
-        return next((form for form in self.held if form.key == key and form.is_for(original)), None)
+    def find(self, key: tuple, original: Original, may_be_open: bool = True) -> Form | None:
+        """The form that was compiled for the module as it is now, but for values of weights; one
+        without open integers first.
+        """
+        found = None
+        for form in self.held:
+            if not form.integers:
+                if form.key == key and form.is_for(original):
+                    return form
+            elif may_be_open and found is None and form.key == opened(key, form.integers):
+                found = form if form.is_for(original) else None
+        return found
 
     def of_key(self, key: tuple) -> list[Form]:
         """The forms of a key, whatever the module was."""
         return [form for form in self.held if form.key == key]
+
+    def rows(self, args: tuple, kwargs: dict) -> list[Any]:
+        """The names of the arguments that rows of the key are about, from row ``FIRST`` on."""
+        return sorted(self.parameters.given(args, kwargs), key=str)
+
+
+def opened(key: tuple, integers: frozenset[Leaf]) -> tuple | None:
+    """The key of the form for all values of ``integers``; None if one of them is no size."""
+    rows: list[Any] = list(key)
+    for row, place in integers:
+        if row >= len(rows) or row < FIRST or place >= len(rows[row][2]):
+            return None
+        name, spec, kinds = rows[row]
+        if not may_be_open(kinds[place][-1]):
+            return None
+        rows[row] = name, spec, (*kinds[:place], _OPEN, *kinds[place + 1 :])
+    return tuple(rows)
+
+
+#: The first rows of a key are about the module and modes of torch.
+FIRST = 3
+#: The kind of an open integer.
+_OPEN = (int, "any")
 
 
 def _kind(leaf) -> tuple[Any, ...]:

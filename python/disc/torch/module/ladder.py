@@ -16,7 +16,6 @@ from collections.abc import Callable
 import torch
 
 from ...core import environment, extension
-from ...core.dims import DimPlan
 from ...core.errors import CompileError, DimError, Error
 from ...core.options import Options
 from ..cache import capture_cache
@@ -77,7 +76,7 @@ def build(request: Request, stage: Callable[[str], None]) -> Entry:
             raise
         return EagerEntry(request.original, _as_error(error))
     # What is wrong with ``dims`` is the user's to mend.
-    DimPlan.read(request.dims, arguments.tensor_names, [t.shape for t in tensors])
+    arguments.plan(request.dims, tensors)
     try:
         request.device = device_of_module(request.module, arguments.tensor_names, tensors)
         refuse_absent(request.device)

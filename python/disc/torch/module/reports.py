@@ -52,9 +52,7 @@ def _entry_line(entry: Entry) -> str:
     if not isinstance(entry, GraphEntry):
         return f"{len(entry.parts)} parts between {len(entry.graph_breaks)} graph breaks of dynamo"
     signature = entry.call.signature
-    inputs = ", ".join(
-        f"{name}: [{', '.join(row)}]" for name, row in zip(signature.names, signature.dims, strict=True)
-    )
+    inputs = ", ".join(f"{name}: [{', '.join(row)}]" for name, row in signature.rows().items())
     if isinstance(entry, CompiledEntry):
         return f"compiled whole, {inputs}"
     values = entry.report_values()

@@ -1,7 +1,9 @@
 """Arguments and results as flat lists: which leaves are tensors, what they are called,
 and how the structure comes back.
 
-It is a thin layer over ``torch.utils._pytree``; nothing here looks at sizes.
+It is a thin layer over ``torch.utils._pytree``; nothing here looks at sizes. An integer that a call
+may change (``OpenInteger``) is the size of a tensor without elements: it has a symbol, facts and
+checks as sizes of tensors have them.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ import numpy as np
 import torch
 from torch.utils import _pytree as pytree
 
+from ...core.dims import DimPlan
 from ...core.errors import Error
 from . import kv_caches
 
@@ -29,6 +32,22 @@ CONSTANTS = (
     torch.device,
     torch.memory_format,
 )
+#: Integers from here on are no sizes.
+_TOO_LARGE = 2**62
+
+
+class OpenInteger(int):
+    """An integer of an example of which calls have other values."""
+
+
+def may_be_open(leaf) -> bool:
+    """Returns true for an integer that can be a size; 0 is one of its own (``1 / n``, ``if n``)."""
+    return type(leaf) in (int, OpenInteger) and 0 < leaf < _TOO_LARGE
+
+
+def carrier(value: int) -> torch.Tensor:
+    """The tensor that has an integer for its first size."""
+    return torch.empty((value, 0), dtype=torch.int8)
 
 
 @dataclass(frozen=True)
@@ -39,8 +58,11 @@ class Arguments:
 
     spec: pytree.TreeSpec
     names: tuple[str, ...]
+    #: The leaves that are tensors or open integers.
     tensors: tuple[int, ...]
     constants: dict[int, Any]
+    #: The leaves that are open integers.
+    integers: frozenset[int] = frozenset()
 
     @property
     def tensor_names(self) -> list[str]:
@@ -49,8 +71,19 @@ class Arguments:
     def rebuild(self, tensors) -> tuple[tuple, dict]:
         leaves = [self.constants.get(i) for i in range(len(self.names))]
         for place, tensor in zip(self.tensors, tensors, strict=True):
-            leaves[place] = tensor
+            leaves[place] = tensor.shape[0] if place in self.integers else tensor
         return pytree.tree_unflatten(leaves, self.spec)
+
+    def plan(self, dims, tensors) -> DimPlan:
+        """Reads what the user said of the sizes of ``tensors``, which are those of the example."""
+        is_open = [i in self.integers for i in self.tensors]
+        kept = [
+            (name, t.shape)
+            for name, t, is_int in zip(self.tensor_names, tensors, is_open, strict=True)
+            if not is_int
+        ]
+        rows = iter(DimPlan.read(dims, [name for name, _ in kept], [shape for _, shape in kept]).axes)
+        return DimPlan(tuple((None, 0) if is_int else next(rows) for is_int in is_open))
 
 
 def flatten_arguments(
@@ -60,11 +93,13 @@ def flatten_arguments(
     kv_caches.flatten((args, kwargs))
     paths, spec = pytree.tree_flatten_with_path((args, kwargs))
     tops = _parameter_names(module, len(args))
-    names, tensors, constants = [], [], {}
+    names, tensors, constants = [], {}, {}
     for i, (path, leaf) in enumerate(paths):
         names.append(_leaf_name(path, tops))
         if isinstance(leaf, torch.Tensor):
-            tensors.append(i)
+            tensors[i] = leaf
+        elif isinstance(leaf, OpenInteger):
+            tensors[i] = carrier(leaf)
         elif isinstance(leaf, CONSTANTS):
             constants[i] = leaf
         else:
@@ -74,8 +109,9 @@ def flatten_arguments(
                 help=array_cure(leaf)
                 or "register the type with torch.utils._pytree (dataclasses: register_dataclass)",
             )
-    call = Arguments(spec, tuple(names), tuple(tensors), constants)
-    return call, [paths[i][1] for i in tensors]
+    integers = frozenset(i for i in tensors if isinstance(paths[i][1], OpenInteger))
+    call = Arguments(spec, tuple(names), tuple(tensors), constants, integers)
+    return call, list(tensors.values())
 
 
 def array_cure(leaf) -> str | None:

@@ -1,0 +1,139 @@
+"""Finds the integers of a call that other calls have with other values, and compiles one form for
+all of them.
+
+The first value of an integer is a constant. With the second one the integer becomes a size, which
+has a symbol: a form of call for all values from 1 on. An integer of which the model makes more than
+sizes and numbers (a loop of Python, a key of a dict) stays a constant.
+
+Invariant: a form for all values has facts, which each call is checked for, as sizes of tensors have
+them.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from torch.utils import _pytree as pytree
+
+from ...core.errors import Error
+from ..pytree import kv_caches
+from ..pytree.arguments import OpenInteger
+from ..watch.module_watch import ModuleWatch
+from .entry import GraphEntry, Refused
+from .forms import FIRST, Form, Leaf, opened
+
+if TYPE_CHECKING:
+    from .dispatcher import Dispatcher
+
+_LOG = logging.getLogger("disc.compile")
+
+
+class OpenIntegers:
+    """The integers of one module of which forms take all values."""
+
+    def __init__(self):
+        #: The key of a form for all values of some integers -> those of which values are needed.
+        self._fixed: dict[tuple, frozenset[Leaf]] = {}
+
+    def form(
+        self, dispatcher: Dispatcher, key: tuple, watch: ModuleWatch, args: tuple, kwargs: dict
+    ) -> Form | None:
+        """Compiles a form for all values of the integers in which a call differs from earlier ones;
+        None if there are none, or the model needs their values.
+        """
+        integers, likes = _changed(dispatcher, key)
+        while integers:
+            asked = opened(key, integers)
+            if (known := self._fixed.get(asked)) is not None:
+                integers -= known
+                continue
+            fixed = integers
+            try:
+                entry = dispatcher.build(*with_open(dispatcher, integers, args, kwargs), dispatcher.dims)
+                if any(type(entry) is type(like) for like in likes) and isinstance(entry, GraphEntry):
+                    entry.explain(entry.tensors(args, kwargs))
+                    fixed = _fixed(dispatcher, entry, integers, args, kwargs)
+            except (Error, Refused) as error:
+                _LOG.info("%s has constants for integers: %s", dispatcher.name, error)
+            if not fixed:
+                return Form(asked, watch, [entry], integers=integers)
+            self._fixed[asked] = fixed
+        return None
+
+    def refuse(self, form: Form) -> None:
+        """Compiles no further form for all values of the integers of ``form``."""
+        self._fixed[form.key] = form.integers
+
+
+def _changed(dispatcher: Dispatcher, key: tuple) -> tuple[frozenset[Leaf], list]:
+    """The integers in which a call differs from earlier ones, where it differs in nothing else; and
+    what served those.
+    """
+    found: set[Leaf] = set()
+    likes = []
+    for form in dispatcher.forms.held:
+        if (places := _differences(form.key, key)) is None or not form.is_for(dispatcher.original):
+            continue
+        whole = frozenset(places) | form.integers
+        if opened(key, whole) is not None:
+            found |= whole
+            likes.append(form.entries[0])
+    return frozenset(found), likes
+
+
+def _differences(one: tuple, other: tuple) -> list[Leaf] | None:
+    """The integers that two keys have with two values; None if they differ in more."""
+    found: list[Leaf] = []
+    if len(one) != len(other):
+        return None
+    for number, (row, like) in enumerate(zip(one, other, strict=True)):
+        if row == like:
+            continue
+        if not isinstance(row, tuple) or len(row) != 3 or row[:2] != like[:2] or len(row[2]) != len(like[2]):
+            return None
+        for place, (kind, wanted) in enumerate(zip(row[2], like[2], strict=True)):
+            if kind != wanted:
+                if not kind[0] is wanted[0] is int:
+                    return None
+                found.append((number, place))
+    return found
+
+
+def with_open(
+    dispatcher: Dispatcher, integers: frozenset[Leaf], args: tuple, kwargs: dict
+) -> tuple[tuple, dict]:
+    """The arguments of a call, with ``integers`` marked as open."""
+    if not integers:
+        return args, kwargs
+    wanted: dict = {}
+    for name, place in _named(dispatcher, integers, args, kwargs):
+        wanted.setdefault(name, set()).add(place)
+
+    def marked(name, value):
+        if name not in wanted:
+            return value
+        leaves, spec = kv_caches.flatten(value)
+        leaves = [OpenInteger(leaf) if i in wanted[name] else leaf for i, leaf in enumerate(leaves)]
+        return pytree.tree_unflatten(leaves, spec)
+
+    first = dispatcher.forms.parameters.first(len(args))
+    return (
+        tuple(marked(name, value) for name, value in zip(first, args, strict=True)),
+        {name: marked(name, value) for name, value in kwargs.items()},
+    )
+
+
+def _named(dispatcher: Dispatcher, integers: frozenset[Leaf], args: tuple, kwargs: dict) -> dict:
+    """The integers by the name of their argument and the place among its leaves."""
+    names = dispatcher.forms.rows(args, kwargs)
+    return {(names[row - FIRST], place): (row, place) for row, place in integers}
+
+
+def _fixed(
+    dispatcher: Dispatcher, entry: GraphEntry, integers: frozenset[Leaf], args: tuple, kwargs: dict
+) -> frozenset[Leaf]:
+    """The integers of which the model needs the values."""
+    named = _named(dispatcher, integers, args, kwargs)
+    dims = entry.call.integers()
+    return frozenset(leaf for name, leaf in named.items() if dims[name].isdigit())

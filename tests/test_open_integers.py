@@ -1,0 +1,88 @@
+"""Integers among the arguments: one form of call for all values that reach only sizes and numbers."""
+
+import pytest
+import torch
+
+import disc
+
+pytestmark = pytest.mark.fallback
+
+
+class Module(torch.nn.Module):
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+
+    def forward(self, x, n, k=1):
+        return self.function(x, n, k)
+
+
+def _looped(x, n, k):
+    for _ in range(k):
+        x = x + 1
+    return x.repeat(n)
+
+
+FUNCTIONS = {
+    "slice": lambda x, n, k: x[:n] * n,
+    "arange": lambda x, n, k: torch.arange(n) * x.sum(),
+    "repeat": lambda x, n, k: (x.repeat(n), n, n + 1),
+    "pad": lambda x, n, k: torch.nn.functional.pad(x, (0, n))[-2:],
+    "mask": lambda x, n, k: x.masked_fill(torch.arange(x.shape[0]) >= n, 0.0),
+    "branch": lambda x, n, k: x + n if n > 4 else x * n,
+    "root": lambda x, n, k: x * n**-0.5,
+}
+
+
+def _run(module, *args):
+    with torch.no_grad():
+        return torch.utils._pytree.tree_leaves(module(*args))
+
+
+def _check(module, fast, x, *args):
+    for wanted, got in zip(_run(module, x, *args), _run(fast, x, *args), strict=True):
+        if isinstance(wanted, torch.Tensor):
+            torch.testing.assert_close(got, wanted)
+        else:
+            assert (type(got), got) == (type(wanted), wanted)
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_an_integer_that_changes_is_a_size(name):
+    module = Module(FUNCTIONS[name])
+    fast = disc.optimize(module)
+    for n in (5, 3, 9, 1, 12, 4, 7):
+        _check(module, fast, torch.randn(6), n)
+    assert len(fast._dispatcher.forms.held) == 2
+    if name != "branch":
+        assert not disc.report(fast).to_dict()["fallbacks"]
+
+
+def test_an_integer_that_decides_stays_a_constant_beside_one_that_does_not():
+    module = Module(_looped)
+    fast = disc.optimize(module)
+    for n, k in ((2, 3), (3, 3), (4, 2), (5, 2), (6, 4), (7, 4), (1, 3), (0, 3), (2, 0), (-1, 3)):
+        if n < 0:
+            with pytest.raises(RuntimeError):
+                _run(fast, torch.randn(3), n, k)
+        else:
+            _check(module, fast, torch.randn(3), n, k)
+    compiled = [form for form in fast._dispatcher.forms.held if form.integers]
+    assert len(compiled) == 3
+
+
+def test_integers_within_containers_and_booleans_beside_them():
+    module = Module(lambda x, n, k: x[: n["length"]] if k is True else x[n["length"] :])
+    fast = disc.optimize(module)
+    for n in (4, 2, 3, 5):
+        for k in (True, False):
+            _check(module, fast, torch.randn(6), {"length": n}, k)
+    assert len(fast._dispatcher.forms.held) == 4
+
+
+def test_a_place_beyond_the_end_is_eagers_error():
+    fast = disc.optimize(Module(lambda x, n, k: x[n] * 2))
+    x = torch.randn(6)
+    assert [_run(fast, x, n)[0].item() for n in (5, 3, 2, 1)] == [2 * x[n].item() for n in (5, 3, 2, 1)]
+    with pytest.raises(IndexError):
+        _run(fast, x, 6)
