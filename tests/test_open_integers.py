@@ -1,9 +1,8 @@
 """Integers among the arguments: one form of call for all values that reach only sizes and numbers."""
 
+import disc
 import pytest
 import torch
-
-import disc
 
 pytestmark = pytest.mark.fallback
 
