@@ -168,3 +168,20 @@ def test_sizes_are_as_they_were_behind_a_capture(compile_module):
     compile_module(Function(OPEN["odd"]), (rand(2, 3),))
     assert not hasattr(torch.SymInt, "__array_ufunc__")
     assert {o.name for o in table()} >= {"__hash__", "sorted", "__and__"}
+
+
+@pytest.mark.parametrize("root", [lambda n: int(n**0.5), lambda n: int(math.sqrt(n)), lambda n: round(n**0.5)])
+def test_a_root_of_a_size_is_a_size_of_squares(root):
+    class Patches(torch.nn.Module):
+        def forward(self, x):
+            b, n, c = x.shape
+            side = root(n)
+            return x.reshape(b, side, side, c).permute(0, 3, 1, 2) * side
+
+    module = Patches()
+    fast = disc.optimize(module, torch.randn(2, 16, 4))
+    for b, n in ((2, 16), (3, 25), (1, 1), (2, 2**10)):
+        x = torch.randn(b, n, 4)
+        torch.testing.assert_close(fast(x), module(x))
+    with pytest.raises(disc.Error, match="x_1 = 15"):
+        fast(torch.randn(2, 15, 4))

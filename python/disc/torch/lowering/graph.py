@@ -49,7 +49,7 @@ from .interface import (
     state_relation,
 )
 from .reasons import why_missing
-from .scalars import floating, integer, least_value, truth
+from .scalars import floating, integer, least_value, rounded_root, truth
 from .size_expressions import Expressions
 from .table import CHECKS, ITEMS, TABLE
 
@@ -90,6 +90,7 @@ class Walk:
         expressions = Expressions(captured.simplify)
         expressions.check = lambda condition, text: add_check(program, condition, text)
         self.emitter = TorchEmitter(builder, expressions)
+        expressions.bind_root = lambda root: rounded_root(self.emitter, root)
         self.emitter.state = lambda fact: state_fact(builder, program, fact)
         self.values: dict[torch.fx.Node, Any] = {}
         self.weight_names: dict[torch.fx.Node, str] = {}

@@ -24,6 +24,7 @@ from ..symbolic.source_lines import written
 from . import complex_numbers
 from .emitter import TorchEmitter
 from .promotion import name_of
+from .size_expressions import has_root
 
 if TYPE_CHECKING:
     from .graph import Walk
@@ -195,7 +196,7 @@ def declare_facts(captured, builder, expressions, program: Program) -> None:
             continue
         place = captured.conditions.places.get(fact)
         relation = next((sign for kind, sign in RELATIONS if isinstance(fact, kind)), None)
-        if relation is not None and not fact.has(sympy.Float):
+        if relation is not None and not fact.has(sympy.Float) and not has_root(fact):
             text = state_relation(
                 expressions, lambda text: state_fact(builder, program, text), fact, relation
             )

@@ -70,6 +70,9 @@ def floating(b: TorchEmitter, e) -> Number | float:
         return Number(result)
     if isinstance(e, tsf.RoundDecimal) and e.args[1].is_Integer and abs(e.args[1]) <= _MOST_DIGITS:
         return Number(_rounded(b, parts[0], int(e.args[1])))
+    if isinstance(e, (sympy.Pow, tsf.FloatPow)) and e.args[1] == 0.5:
+        # The root of a square is exact.
+        return Number(b.op("sqrt", parts[0]))
     if isinstance(e, (sympy.Pow, tsf.FloatPow)):
         return Number(b.map("power", *parts))
     if name == "OpaqueUnaryFn_log2":
@@ -122,6 +125,17 @@ def _lost(b: TorchEmitter, x, factor: float, product):
     (x_high, x_low), (high, low) = halves(x), halves(b.lift(factor, "f64"))
     lost = b.sub(b.mul(x_high, high), product)
     return b.add(b.add(b.add(lost, b.mul(x_high, low)), b.mul(x_low, high)), b.mul(x_low, low))
+
+
+def rounded_root(b: TorchEmitter, e):
+    """The dim of a root of sizes that is rounded to an integer, which the host computes."""
+    value = b.lift(floating(b, e.args[0]), "f64")
+    if isinstance(e, tsf.TruncToInt):
+        rounded = b.mul(b.op("sign", value), b.op("floor", b.op("abs", value)))
+    else:
+        names = ((tsf.FloorToInt, "floor"), (tsf.CeilToInt, "ceil"), (tsf.RoundToInt, "round_nearest_even"))
+        rounded = b.op(next(name for kind, name in names if isinstance(e, kind)), value)
+    return b.bind_dim(b.convert(rounded, "i64"))
 
 
 def truth(b: TorchEmitter, e) -> Number | bool:

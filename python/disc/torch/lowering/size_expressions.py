@@ -37,6 +37,8 @@ class Expressions:
         self.check = None
         #: Makes a dim of a number: (symbol, value) -> dim.
         self.bind_number = None
+        #: Makes a dim of a root that is rounded to an integer.
+        self.bind_root = None
         self._simplify = simplify
         self._known: dict[sympy.Basic, object] = {}
 
@@ -87,6 +89,8 @@ class Expressions:
                     f"the size {e} depends on data", help="sizes that depend on data are not compiled yet"
                 )
             return self.symbols[e]
+        if self.bind_root is not None and is_rounded_root(e):
+            return self.bind_root(e)
         if isinstance(e, tsf.TruncToInt):
             return rounded_to_zero(*self._ratio(e.args[0]))
         if isinstance(e, tsf.FloorToInt):
@@ -183,6 +187,21 @@ class Expressions:
                 (a, b) = (a * d + c * b, b * d) if isinstance(e, sympy.Add) else (a * c, b * d)
             return a, b
         return self._translate(e), 1
+
+
+def is_rounded_root(e) -> bool:
+    """Returns true for a number out of roots of sizes that is rounded to an integer."""
+    is_rounded = isinstance(e, (tsf.TruncToInt, tsf.FloorToInt, tsf.CeilToInt, tsf.RoundToInt))
+    return is_rounded and has_root(e)
+
+
+def has_root(e) -> bool:
+    """Returns true for an expression with a square root of sizes in it."""
+    return any(
+        type(part).__name__ == "OpaqueUnaryFn_sqrt"
+        or (isinstance(part, (sympy.Pow, tsf.FloatPow)) and part.args[1] == 0.5)
+        for part in sympy.preorder_traversal(e)
+    )
 
 
 def _exact_quotient(a, b):
