@@ -170,7 +170,9 @@ def test_sizes_are_as_they_were_behind_a_capture(compile_module):
     assert {o.name for o in table()} >= {"__hash__", "sorted", "__and__"}
 
 
-@pytest.mark.parametrize("root", [lambda n: int(n**0.5), lambda n: int(math.sqrt(n)), lambda n: round(n**0.5)])
+@pytest.mark.parametrize(
+    "root", [lambda n: int(n**0.5), lambda n: int(math.sqrt(n)), lambda n: round(n**0.5)]
+)
 def test_a_root_of_a_size_is_a_size_of_squares(root):
     class Patches(torch.nn.Module):
         def forward(self, x):
