@@ -158,6 +158,13 @@ _SUMMED = (
 _JOINED = ("kernels_by_kind", "stages_ms")
 
 
+def of_served(coverage: float, served: int, refused: int) -> float:
+    """``coverage`` of compiled code as a share of all calls, of which the framework ran those that
+    the code ``refused``.
+    """
+    return round(coverage * served / (served + refused), 4) if refused else coverage
+
+
 def _weights(plain: int, native: dict[str, Any]) -> dict[str, int]:
     """Bytes of the model's weights, of those in a prepared form,
     and what is held with and without ``release_weights``.

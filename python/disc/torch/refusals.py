@@ -37,5 +37,9 @@ class Refusals:
             for one in self._held.values()
         ]
 
+    def calls(self) -> int:
+        """The calls that were refused."""
+        return sum(one.calls for one in self._held.values())
+
     def __len__(self) -> int:
         return len(self._held)

@@ -56,6 +56,12 @@ class State:
         # An input of the caller that requires a gradient is refused, as in any call.
         given = [*tensors, *(t.detach() if t.requires_grad else t for t in held[len(tensors) :])]
         for i in self._written:
+            if held[i].is_inference() and not torch.is_inference_mode_enabled():
+                raise Error(
+                    f"{self._names[i]} is written to, and is a tensor of inference mode",
+                    code="E0601",
+                    help="call within torch.inference_mode(), or pass a clone",
+                )
             if not held[i].is_contiguous():
                 self._refuse_strided(i, held)
                 given[i] = given[i].contiguous()

@@ -19,8 +19,9 @@ from typing import Any
 import torch
 
 from ...core import capturing, extension
-from ...core.errors import Error
+from ...core.errors import CompileError, Error
 from ...core.options import Options
+from ...core.report import of_served
 from ..devices.device import placed, refuse_absent
 from ..refusals import Refusals
 from . import graph_code
@@ -103,7 +104,8 @@ class CompiledGraph:
             return self._run_eager(error, args)
         try:
             outputs = last.bound.run(args) if not capturing.active else self._recorded(last.bound, args)
-        except Error as error:
+        except Exception as raised:
+            error = raised if isinstance(raised, Error) else CompileError(f"compiled code failed: {raised}")
             last.bound.write_failed(args, error)
             if not last.bound.may_retry(error):
                 raise
@@ -180,10 +182,10 @@ class CompiledGraph:
     def report_values(self) -> dict[str, Any]:
         """The values of the report that this graph knows."""
         last = self._last
-        return {
-            **self._code.report_values(last.bound if last is not None else None),
-            "calls": self.calls,
-        }
+        values = self._code.report_values(last.bound if last is not None else None)
+        refused = self._refusals.calls()
+        coverage = of_served(values["coverage"], self.calls - refused, refused)
+        return {**values, "coverage": coverage, "calls": self.calls}
 
     def executables(self) -> list[Any]:
         """The compiled code of the sets of weights that are held."""

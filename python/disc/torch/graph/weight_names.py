@@ -12,6 +12,8 @@ from typing import Any
 
 import torch
 
+from ...core.errors import Error
+
 #: Classes of tensors without a behaviour of their own.
 PLAIN = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
 
@@ -41,7 +43,28 @@ def _plain(name: str, t: torch.Tensor) -> Iterator[tuple[str, torch.Tensor]]:
         yield name, t
         return
     for attribute in held:
-        yield from _plain(f"{name}.{attribute}", getattr(t, attribute))
+        part = getattr(t, attribute)
+        if not isinstance(part, torch.Tensor):
+            # A mesh of devices, for example.
+            kind = f"{type(t).__name__}, whose {attribute} is a {type(part).__name__}"
+            raise Error(f"weight {name} is a {kind}", code="E0801", help="let torch run the module")
+        yield from _plain(f"{name}.{attribute}", part)
+
+
+def refuse_subclasses(weights: Iterable[tuple[str, torch.Tensor]]) -> None:
+    """Raises for a weight that compiled code would read, and whose class has ops of its own."""
+    for name, t in weights:
+        kind = type(t)
+        if kind in PLAIN or (
+            kind.__torch_function__ is torch._C._disabled_torch_function_impl
+            and kind.__torch_dispatch__ is torch.Tensor.__torch_dispatch__
+        ):
+            continue
+        raise Error(
+            f"weight {name} is a {kind.__name__}, which is no plain tensor",
+            code="E0801",
+            help="let torch run the module, or convert the weight",
+        )
 
 
 def find(module: torch.nn.Module, name: str) -> torch.Tensor | None:

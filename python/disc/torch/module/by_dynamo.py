@@ -105,7 +105,8 @@ class DynamoEntry(Entry):
         try:
             with torch.no_grad(), silenced(_NOISY):
                 result = self._compiled(*args, **kwargs)
-        except torch._dynamo.exc.TorchDynamoException as error:
+        except Exception as error:
+            # Of dynamo, of a part, or of the model: eager mode says which.
             logging.getLogger("disc.compile").info("dynamo cannot split %s: %s", type(module).__name__, error)
             self._is_eager, self._is_new, self.parts, self.graph_breaks = True, False, [], []
             with torch.no_grad():

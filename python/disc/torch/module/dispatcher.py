@@ -42,6 +42,8 @@ _RUNTIME = logging.getLogger("disc.runtime")
 MOST_FORMS = 32
 #: After so many programs for changes of the module a further change runs in PyTorch.
 MOST_CHANGES = 8
+#: Codes of errors in data (an index out of range, an assertion), which name the op.
+_OF_DATA = frozenset(("E0603", "E0604"))
 
 
 class Dispatcher:
@@ -76,27 +78,30 @@ class Dispatcher:
         return self._serve(args, kwargs)
 
     def _serve(self, args: tuple, kwargs: dict):
+        began = None
         if (last := self.last) is not None:
             serves, weights, run = last
             if serves(weights):
                 try:
                     return run(args, kwargs)
-                except Refused:
-                    pass
+                except Refused as refused:
+                    began = refused if refused.began is not None else None
         if _is_traced(args, kwargs) or are_functions_seen(self.original):
             return self.original()(*args, **kwargs)
         if self.verification is not None and self.verification.is_open():
             return self.verification.run(self, args, kwargs)
-        return self.run_form(args, kwargs)
+        return self.run_form(args, kwargs, began)
 
-    def run_form(self, args: tuple, kwargs: dict):
-        """Serves a call by the form that it has."""
-        return self._run(self._form(args, kwargs), args, kwargs)
+    def run_form(self, args: tuple, kwargs: dict, began: Refused | None = None):
+        """Serves a call by the form that it has; ``began`` has the entry that has failed already."""
+        return self._run(self._form(args, kwargs), args, kwargs, began)
 
-    def _run(self, form: Form, args: tuple, kwargs: dict):
+    def _run(self, form: Form, args: tuple, kwargs: dict, began: Refused | None = None):
         refused: Refused | None = None
         for entry in list(form.entries):
             try:
+                if began is not None and entry is began.began:
+                    raise began
                 self._renew(entry)
                 result = entry.run(args, kwargs)
             except Refused as error:
@@ -151,6 +156,10 @@ class Dispatcher:
             self.variants.offer(self, form, error, args, kwargs)
         try:
             return self.original()(*args, **kwargs)
+        except Exception as raised:
+            if error.code in _OF_DATA:
+                raise error from raised
+            raise
         finally:
             self._accept_notes(form)
 

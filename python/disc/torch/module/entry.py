@@ -1,6 +1,7 @@
 """Runs one form of call: a module that disc compiled whole, in parts, or not at all.
 
-Invariant: ``Refused`` is raised before anything ran, so that somebody else may serve the call.
+Invariant: ``Refused`` is raised before anything was written, so that somebody else may serve the
+call.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from ...core.errors import CompileError, DimError, Error
 from ...core.report import collect
 from ..call import Call
 from ..capture.captured_program import CapturedProgram
-from ..graph.call_writer import CallWriter
+from ..graph.call_writer import CallWriter, is_callers
 from ..graph.weight_names import bytes_of
 from ..pytree import given_caches
 from ..pytree.result import Result
@@ -30,11 +31,15 @@ if TYPE_CHECKING:
 
 
 class Refused(Exception):
-    """A call is outside of what was compiled; ``error`` says why."""
+    """A call is outside of what was compiled; ``error`` says why.
 
-    def __init__(self, error: Error):
+    Code that began to run, and wrote nothing, is that of the entry ``began``.
+    """
+
+    def __init__(self, error: Error, began: Entry | None = None):
         super().__init__(str(error))
         self.error = error
+        self.began = began
 
 
 class Entry:
@@ -182,11 +187,16 @@ class CompiledEntry(GraphEntry):
             self.explain(tensors)
             if isinstance(error, DimError) and self.call.arguments.integers and self._changes_nothing:
                 raise Refused(error) from None
-            if self.captured is not None:
+            if self.captured is not None and not is_callers(error):
                 self._writer().write_failed(given, self._weights, error)
+            failed = _failed(error)
+            # Overlaps are found before the first store, and a program without state stores nothing
+            # outside of its results.
+            if self.state is None or failed.code == "E0601":
+                raise Refused(failed, self) from error
             if isinstance(error, Error):
                 raise
-            raise CompileError(f"the compiled module failed: {error}") from error
+            raise failed from error
         if held is not None:
             self.state.store(held, outputs)
             tensors = held.tensors
@@ -247,8 +257,15 @@ class PartitionedEntry(GraphEntry):
         tensors = self.tensors(args, kwargs)
         if not self.call.fits(tensors):
             self.explain(tensors)
+        try:
+            outputs = self.parts.call(tensors)
+        except Exception as error:
+            # An op that torch runs may refuse what compiled code gave it.
+            if self.parts.changed or self.parts.program.written:
+                raise
+            raise Refused(_failed(error), self) from error
         self.calls += 1
-        result = self._make(self.parts.call(tensors))
+        result = self._make(outputs)
         return self.handed_back(result, args, kwargs) if self._returned_caches else result
 
     def executables(self) -> list[Any]:
@@ -287,6 +304,14 @@ class EagerEntry(Entry):
         error = self.error
         reason = error.message.strip() or error.code
         return [{"op": error.op or "module", "reason": reason, "source": None, "calls": self.calls}]
+
+
+def _failed(error: Exception) -> Error:
+    """The error of a call whose inputs have the form that was compiled."""
+    if not isinstance(error, Error):
+        return CompileError(f"the compiled module failed: {error}")
+    # A size that comes from data is none that a variant could be compiled for.
+    return Error(error.message, code=error.code) if isinstance(error, DimError) else error
 
 
 def refreshed(entry: Entry, module: torch.nn.Module) -> list[tuple[str, torch.Tensor]]:

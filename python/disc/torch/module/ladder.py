@@ -24,6 +24,7 @@ from ..capture.captured_program import CapturedProgram
 from ..devices.device import HOST, device_of_module, placed, refuse_absent
 from ..devices.precision import with_precision
 from ..graph.threads import threads_of
+from ..graph.weight_names import refuse_subclasses
 from ..pytree.arguments import flatten_arguments
 from ..tracer import deadline
 from ..tracer.deadline import TooLong
@@ -71,6 +72,8 @@ def build(request: Request, stage: Callable[[str], None]) -> Entry:
     strict = request.options.fallback == "error"
     try:
         arguments, tensors = flatten_arguments(request.module, request.args, request.kwargs)
+        for t in tensors:
+            t.size()  # classes of tensors run code of their own
     except Exception as error:
         if strict:
             raise
@@ -80,10 +83,11 @@ def build(request: Request, stage: Callable[[str], None]) -> Entry:
     try:
         request.device = device_of_module(request.module, arguments.tensor_names, tensors)
         refuse_absent(request.device)
-    except Error as error:
+    except Exception as error:
+        # Classes of tensors run code of their own.
         if strict:
             raise
-        return EagerEntry(request.original, error)
+        return EagerEntry(request.original, _as_error(error))
     # As is what is wrong with the options.
     request.options = placed(request.options, request.device)
     try:
@@ -188,6 +192,7 @@ def _whole(request: Request, stage) -> CompiledEntry:
             # Another program's, most likely.
             ahead.enter_context(extension.memory_ahead(needed))
         captured = _captured(asked, request)
+        refuse_subclasses(captured.program.weights)
         request.is_lowered = True
         name = type(request.module).__name__
         _CACHE.info("capture of %s: %s", name, asked.state)
@@ -296,6 +301,7 @@ def _in_parts(request: Request, stage) -> PartitionedEntry | None:
     directory = extension.cache_directory() if options.cache else None
 
     def compiled(program: CapturedProgram):
+        refuse_subclasses(program.program.weights)
         artifact = extension.compile_function(
             program.source, with_precision(options), threads_of(options), directory
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ...core.report import nothing
+from ...core.report import nothing, of_served
 from .entry import CompiledEntry, EagerEntry, Entry, GraphEntry
 
 if TYPE_CHECKING:
@@ -33,6 +33,8 @@ def values(dispatcher: Dispatcher) -> dict[str, Any]:
         parts = [row["coverage"] * row["operations"] for row in rows]
         whole = sum(row["operations"] for row in rows) * len(entries) / max(len(rows), 1)
         report["coverage"] = round(sum(parts) / whole, 4) if whole else 0.0
+    refused = sum(form.refusals.calls() for form in forms)
+    report["coverage"] = of_served(report["coverage"], report["calls"], refused)
     if dispatcher.verification is not None:
         report["verified"] = dispatcher.verification.to_dict()
     return report

@@ -1,0 +1,195 @@
+"""Calls and models that compiled code cannot serve: torch runs them as without disc, and the report
+counts them.
+"""
+
+from __future__ import annotations
+
+import disc
+import pytest
+import torch
+from torch import nn
+
+pytestmark = pytest.mark.fallback
+
+
+class Function(nn.Module):
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+
+    def forward(self, *args):
+        return self.function(*args)
+
+
+class Scaled(torch.Tensor):
+    """A weight of bytes with a scale, whose ops make numbers of it."""
+
+    @staticmethod
+    def __new__(cls, stored, scale):
+        return torch.Tensor._make_wrapper_subclass(cls, stored.shape, dtype=scale.dtype)
+
+    def __init__(self, stored, scale):
+        self.stored, self.scale = stored, scale
+
+    def __tensor_flatten__(self):
+        return ["stored", "scale"], None
+
+    @staticmethod
+    def __tensor_unflatten__(held, *_):
+        return Scaled(held["stored"], held["scale"])
+
+    @classmethod
+    def __torch_dispatch__(cls, function, types, args=(), kwargs=None):
+        if function is torch.ops.aten.detach.default:
+            return Scaled(args[0].stored, args[0].scale)
+        plain = torch.utils._pytree.tree_map_only(Scaled, lambda t: t.stored.float() * t.scale, args)
+        return function(*plain, **(kwargs or {}))
+
+
+class Placed(Scaled):
+    """A weight with an attribute that is no tensor, as a mesh of devices is."""
+
+    def __tensor_flatten__(self):
+        return ["stored", "types"], None
+
+    types = ("a mesh",)
+
+
+class Marked(torch.Tensor):
+    pass
+
+
+def step(x, y):
+    x.add_(1)
+    return x * y
+
+
+def report(fast):
+    return disc.report(fast).to_dict()
+
+
+def test_inputs_that_share_memory_are_served_by_torch():
+    fast = disc.optimize(Function(step), (torch.zeros(4), torch.zeros(4)))
+    x, expected = torch.arange(4.0), torch.arange(4.0)
+    assert torch.equal(fast(x, x), step(expected, expected))
+    assert torch.equal(x, expected)
+    values = report(fast)
+    assert [row["calls"] for row in values["fallbacks"]] == [1]
+    assert values["coverage"] == 0.0
+    fast(torch.ones(4), torch.ones(4))
+    assert report(fast)["coverage"] == 0.5
+    strict = disc.optimize(
+        Function(step), (torch.zeros(4), torch.zeros(4)), options=disc.Options(fallback="error")
+    )
+    with pytest.raises(disc.Error, match="shares memory"):
+        strict(x, x)
+    assert torch.equal(x, expected)
+
+
+def test_a_buffer_that_is_passed_as_the_input_is_written_once():
+    class Sum(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("sum", torch.arange(4.0))
+
+        def forward(self, x):
+            self.sum.add_(x)
+            return self.sum * 2
+
+    model = Sum()
+    fast = disc.optimize(model, torch.ones(4))
+    assert torch.equal(fast(model.sum), torch.arange(4.0) * 4)
+    assert torch.equal(model.sum, torch.arange(4.0) * 2)
+
+
+def largest(boxes, scores):
+    return boxes[scores > 0.5].max(0).values
+
+
+def kept(boxes, scores):
+    found = boxes[scores > 0.5]
+    return found[found[:, 0].argsort()], found.shape[0]
+
+
+def test_data_that_keeps_nothing_is_as_in_eager():
+    boxes, scores = torch.rand(5, 4), torch.ones(5)
+    fast = disc.optimize(Function(kept), (boxes, scores))
+    for given in (boxes, scores * 0), (boxes[:0], scores[:0]):
+        assert fast(*given)[0].shape == (0, 4)
+    fast = disc.optimize(Function(largest), (boxes, scores))
+    for _ in range(3):
+        with pytest.raises(IndexError, match="non-zero size"):
+            fast(boxes, scores * 0)
+    assert report(fast)["variants"] == 0
+    assert torch.equal(fast(boxes, scores), boxes.max(0).values)
+
+
+def test_an_index_out_of_range_is_an_error_of_the_op():
+    fast = disc.optimize(nn.Embedding(4, 3), torch.tensor([1]))
+    with pytest.raises(disc.Error) as caught:
+        fast(torch.tensor([4]))
+    assert caught.value.code == "E0603"
+    assert isinstance(caught.value.__cause__, IndexError)
+
+
+def test_a_tensor_of_inference_mode_is_written_where_torch_writes_it():
+    fast = disc.optimize(Function(lambda x: x.add_(1) * 2), torch.zeros(3))
+    with torch.inference_mode():
+        x = torch.ones(3)
+        assert torch.equal(fast(x), torch.full((3,), 4.0))
+    with pytest.raises(RuntimeError, match="inference tensor"):
+        fast(x)
+    assert torch.equal(x, torch.full((3,), 2.0))
+
+
+def linear(weight) -> nn.Module:
+    model = nn.Linear(3, 3)
+    model.weight = nn.Parameter(weight, requires_grad=False)
+    return model
+
+
+STORED, SCALE = torch.ones(3, 3, dtype=torch.int8), torch.tensor(0.5)
+WEIGHTS = {
+    "wrapper": lambda: Scaled(STORED, SCALE),
+    "wrapper with an attribute that is no tensor": lambda: Placed(STORED, SCALE),
+    "class of results": lambda: torch.ones(3, 3).as_subclass(Marked),
+}
+
+
+@pytest.mark.parametrize("weight", WEIGHTS.values(), ids=WEIGHTS.keys())
+def test_weights_of_classes_with_ops_of_their_own(weight):
+    model = linear(weight())
+    x = torch.rand(2, 3)
+    fast = disc.optimize(model, x)
+    result, expected = fast(x), model(x)
+    assert type(result) is type(expected)
+    torch.testing.assert_close(result, expected)
+    assert report(fast)["coverage"] in (0.0, 1.0)
+
+
+@pytest.mark.parametrize("layout", [torch.strided, torch.jagged])
+def test_nested_tensors(layout):
+    model = nn.Sequential(nn.Linear(3, 3), nn.ReLU())
+    x = torch.nested.nested_tensor([torch.ones(2, 3), torch.ones(4, 3)], layout=layout)
+    for fast in disc.optimize(model, x), disc.optimize(model, torch.ones(2, 3)):
+        for got, expected in zip(fast(x).unbind(), model(x).unbind(), strict=True):
+            torch.testing.assert_close(got, expected)
+        assert report(fast)["coverage"] < 1
+
+
+def test_memory_assigned_to_a_weight_is_no_memory_of_a_trace():
+    class Counted(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("count", torch.zeros(3))
+
+        def forward(self, x):
+            self.count.data = self.count + 1
+            return x + self.count
+
+    model = Counted()
+    fast = disc.optimize(model, torch.zeros(3))
+    assert torch.equal(model.count, torch.zeros(3))
+    for i in range(1, 4):
+        assert torch.equal(fast(torch.zeros(3)), torch.full((3,), float(i)))
+    assert torch.equal(model.count, torch.full((3,), 3.0))
