@@ -28,6 +28,28 @@ class Held:
     given: list[torch.Tensor]
 
 
+class Shapes:
+    """The shapes of the parameters and buffers that calls change, as they were captured: a model
+    may branch on them (an observer whose buffer is empty before the first call).
+    """
+
+    def __init__(self, module, names: list[str]):
+        found = [(name, find(module, name)) for name in names] if module is not None else []
+        self._held = [(name, t.shape) for name, t in found if t is not None]
+
+    def difference(self, module) -> Error | None:
+        """The error for a tensor that has another shape now."""
+        for name, shape in self._held:
+            t = find(module, name)
+            if t is not None and t.shape != shape:
+                return Error(
+                    f"{name}, which calls change, has the shape {list(t.shape)}; the module was compiled for {list(shape)}",
+                    code="E0601",
+                    help="optimize the module once more, as it is now",
+                )
+        return None
+
+
 class State:
     """Takes the changed weights from the module ``original()``, and brings changes back."""
 
@@ -38,6 +60,7 @@ class State:
         self._written = program.written
         self._dense = frozenset(program.dense)
         self._assigned = program.assigned
+        self._shapes = Shapes(original(), program.state)
 
     @property
     def changed(self) -> list[str]:
@@ -66,6 +89,10 @@ class State:
                 self._refuse_strided(i, held)
                 given[i] = given[i].contiguous()
         return Held(held, given)
+
+    def difference(self) -> Error | None:
+        """The error for a changed weight that has another shape than the program takes."""
+        return self._shapes.difference(self._original())
 
     def store(self, held: Held, outputs: list) -> None:
         """Brings back what a call wrote and assigned."""

@@ -20,7 +20,7 @@ from ..graph.call_writer import CallWriter, is_callers
 from ..graph.weight_names import bytes_of
 from ..pytree import given_caches
 from ..pytree.result import Result
-from ..state import State
+from ..state import Shapes, State
 from ..watch.weights import watch_weights
 from ..weights import find_weight
 
@@ -189,9 +189,9 @@ class CompiledEntry(GraphEntry):
                 raise Refused(error) from None
             if self.captured is not None and not is_callers(error):
                 self._writer().write_failed(given, self._weights, error)
-            failed = _failed(error)
-            # Overlaps are found before the first store, and a program without state stores nothing
-            # outside of its results.
+            failed = (self.state and self.state.difference()) or _failed(error)
+            # Shapes and overlaps are found before the first store, and a program without state
+            # stores nothing outside of its results.
             if self.state is None or failed.code == "E0601":
                 raise Refused(failed, self) from error
             if isinstance(error, Error):
@@ -246,17 +246,28 @@ class CompiledEntry(GraphEntry):
 class PartitionedEntry(GraphEntry):
     """A module of which torch runs some ops, between clusters that disc compiled."""
 
-    def __init__(self, call: Call, captured: CapturedProgram, parts: PartitionedProgram, report: dict):
+    def __init__(
+        self,
+        original: Callable[[], torch.nn.Module],
+        call: Call,
+        captured: CapturedProgram,
+        parts: PartitionedProgram,
+        report: dict,
+    ):
         super().__init__(call, captured, report)
         self.parts = parts
         self._make = Result([], captured.out_spec).make
         self.calls = 0
+        self._original = original
+        self._shapes = Shapes(original(), parts.changed)
         self._note_addresses()
 
     def run(self, args: tuple, kwargs: dict):
         tensors = self.tensors(args, kwargs)
         if not self.call.fits(tensors):
             self.explain(tensors)
+        if self.parts.changed and (error := self._shapes.difference(self._original())) is not None:
+            raise Refused(error)
         try:
             outputs = self.parts.call(tensors)
         except Exception as error:

@@ -326,4 +326,5 @@ def _in_parts(request: Request, stage) -> PartitionedEntry | None:
     )
     stages = {"capture": graph.milliseconds, "convert": (time.perf_counter() - start) * 1e3}
     report = {"stages": stages, "cache": "off", "captured_by": graph.by}
-    return PartitionedEntry(Call(request.module, captured), captured, parts, report)
+    call = Call(request.module, captured)
+    return PartitionedEntry(request.original, call, captured, parts, report)
