@@ -85,7 +85,7 @@ def as_it_was(module: torch.nn.Module):
 def _note(path: str, m: torch.nn.Module) -> _Before:
     noted = _Before(path, m, dict(m.__dict__), [dict(table) for table in _tables(m)])
     for name, t in (*m._parameters.items(), *m._buffers.items()):
-        if type(t) in PLAIN:
+        if type(t) in PLAIN and t.layout is torch.strided:
             noted.memory.append((name, t, t.detach()))
     for name, value in m.__dict__.items():
         if isinstance(value, _HOLDERS) and name not in _OWN:
