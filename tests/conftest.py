@@ -11,7 +11,8 @@ torch.manual_seed(0)
 # A test sees what it compiled itself; tests of the cache give it a folder of their own.
 os.environ["DISC_CACHE"] = "0"
 
-#: Programs of test_cache_sound.py and test_cuda.py, which need arguments, and the harness of PyTorch's suites.
+#: Programs of test_cache_sound.py and test_cuda.py, which need arguments, and the harness of
+#: PyTorch's suites.
 collect_ignore = ["cache_cases.py", "cuda_child.py", "peer"]
 
 

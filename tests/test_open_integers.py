@@ -1,4 +1,4 @@
-"""Integers among the arguments: one form of call for all values that reach only sizes and numbers."""
+"""Integers among the arguments: one form of call for all values that reach sizes and numbers."""
 
 import disc
 import pytest

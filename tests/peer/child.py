@@ -1,8 +1,9 @@
-"""Runs tests that the parent names, one line of JSON for each: the process that a test may take down.
+"""Runs tests that the parent names, one line of JSON for each, in a process that a test may end.
 
     python -m peer.child FOLDER BACKEND
 
-A request is the name of a suite (answered with its tests) or of a test (answered with how it ended).
+A request is the name of a suite (answered with its tests) or of a test (answered with its
+outcome).
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ MOST_KIB = 5 * 2**20
 
 
 class Outcome(unittest.TestResult):
-    """How one test ended: ("right", ""), ("skipped", reason) or ("failed", last error)."""
+    """Keeps the outcome of a test: ("right", ""), ("skipped", reason) or ("failed", last error)."""
 
     ended = ("right", "")
 
@@ -52,7 +53,7 @@ class Outcome(unittest.TestResult):
 
 
 def _worded(error: BaseException) -> str:
-    """The type of an error and the first lines of its text, without PyTorch's advice how to run the test."""
+    """The type of an error and the first lines of its text, without PyTorch's advice."""
     text = str(error).partition("To execute this test")[0]
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return f"{type(error).__name__}: {' | '.join(lines[:3])}"[:300]

@@ -2,8 +2,9 @@
 
     python -m peer.run --tests DIR [--sample N] [--match TEXT] [--suite NAME] [--results FILE]
 
-``DIR`` is the folder test/ of a checkout of PyTorch, of the version that is installed (or one near it).
-A test that fails runs once more with torch's own aot_eager: where that fails too, it is no finding.
+``DIR`` is the folder test/ of a checkout of PyTorch, of the version that is installed (or one near
+it). A test that fails runs once more with torch's own aot_eager: where that fails too, it is no
+finding.
 """
 
 from __future__ import annotations

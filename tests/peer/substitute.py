@@ -1,6 +1,7 @@
 """Puts another backend in the place of those that PyTorch's tests name.
 
-Invariant: only what compiles a graph of dynamo's is replaced. What a test counts and compares is its own.
+Invariant: only what compiles a graph of dynamo's is replaced. What a test counts and compares is
+its own.
 """
 
 from __future__ import annotations

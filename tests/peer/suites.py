@@ -27,7 +27,7 @@ SUITES = (
 
 
 class Missing:
-    """Stands in for a name that torch lacks: decorates tests that are skipped, and skips those that use it."""
+    """Stands in for a name that torch lacks: tests that it decorates or that use it are skipped."""
 
     loading = True
 
@@ -85,7 +85,9 @@ def _flat(tests):
 
 
 def _stand_in(file: Path) -> None:
-    """Gives torch's modules the names that they lack and that the file, or one beside it that it imports, asks for."""
+    """Gives torch's modules the names that they lack and that the file, or one beside it that it
+    imports, asks for.
+    """
     if not file.is_file():
         return
     for node in ast.walk(ast.parse(file.read_text())):

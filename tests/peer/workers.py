@@ -21,7 +21,7 @@ def runner(folder: Path, backend: str) -> list[str]:
 
 
 class Worker:
-    """Answers requests; a request that ends the process or takes too long costs only its own answer."""
+    """Answers requests; one that ends the process or takes too long costs its own answer only."""
 
     def __init__(self, command: list[str], log: Path) -> None:
         self._command, self._log = command, log
@@ -36,7 +36,7 @@ class Worker:
         return answer
 
     def run(self, test: str, seconds: float) -> tuple[str, str]:
-        """How a test ended, and its last error."""
+        """Returns the outcome of a test, and its last error."""
         suite = test.partition(":")[0]
         if self._process is None or suite not in self._loaded:
             self.tests(suite)

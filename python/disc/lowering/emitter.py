@@ -451,8 +451,8 @@ class Emitter(IndexingOps):
         )[1:]
 
     def reduce(self, x, axes, how: str, keepdim: bool = False):
-        """``how``: add, multiply, maximum, minimum, and, or. A tensor without axes has none to reduce,
-        whichever are named.
+        """``how``: add, multiply, maximum, minimum, and, or. A tensor without axes has none to
+        reduce, whichever are named.
         """
         axes = sorted(axis % len(x.shape) for axis in axes) if x.shape else []
         result = (

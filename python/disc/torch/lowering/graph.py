@@ -408,8 +408,8 @@ def _readable(op) -> str:
 
 
 def _is_of_data(condition) -> bool:
-    """Returns true if a number out of a tensor decides a condition; its symbol may be that of a size
-    by now, which it equals.
+    """Returns true if a number out of a tensor decides a condition; its symbol may be that of a
+    size by now, which it equals.
     """
     if isinstance(condition, torch.fx.Node):
         return str(condition.target) in ITEMS or any(map(_is_of_data, condition.all_input_nodes))

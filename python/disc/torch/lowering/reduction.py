@@ -65,7 +65,9 @@ def extreme(how):
 
 
 def truth_over(how):
-    """any and all; u8 stays u8, as in torch. Of no axes (an empty list) the truth of each element."""
+    """any and all; u8 stays u8, as in torch. Of no axes (an empty list) the truth of
+    each element.
+    """
 
     def entry(b, x, dims=None, keepdim=False):
         axes = axes_of(x, dims) if is_int(dims) or dims is None or len(dims) else []
@@ -128,8 +130,8 @@ def moments(b, x, axes):
 
 
 def variance(b, x, axes, correction, keepdim):
-    """Variance and mean in f64, as torch has them: squares of f32 leave its range, and a mean that is
-    rounded to f32 is far from few numbers that lie close together. f32 holds those of f16.
+    """Variance and mean in f64, as torch has them: squares of f32 leave its range, and a mean that
+    is rounded to f32 is far from few numbers that are close together. f32 holds those of f16.
     """
     x = b.convert(x, "f64") if x.dtype in ("f32", "bf16") else b.wide(x)
     mean, squares, _ = moments(b, x, axes)

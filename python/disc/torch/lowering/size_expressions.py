@@ -145,8 +145,8 @@ class Expressions:
         return (0 - above, -below) if is_int(below) and below < 0 else (above, below)
 
     def _decimal(self, e, unit: int):
-        """A number that is rounded to a multiple of ``1 / unit``. In the middle of two it is exact as
-        a float where its denominator has no factor 5.
+        """A number that is rounded to a multiple of ``1 / unit``. In the middle of two it is exact
+        as a float where its denominator has no factor 5.
         """
         above, below = self._ratio(e)
         if not is_int(below) or below % 5 == 0:

@@ -93,7 +93,7 @@ class Dispatcher:
         return self.run_form(args, kwargs, began)
 
     def run_form(self, args: tuple, kwargs: dict, began: Refused | None = None):
-        """Serves a call by the form that it has; ``began`` has the entry that has failed already."""
+        """Serves a call by the form that it has; ``began`` has the entry that failed already."""
         return self._run(self._form(args, kwargs), args, kwargs, began)
 
     def _run(self, form: Form, args: tuple, kwargs: dict, began: Refused | None = None):

@@ -44,9 +44,9 @@ def optimize(
 
     The result computes what ``module`` computes, in the mode that it is in, also after ``module``
     was changed: each call looks at its weights, attributes, hooks and layers, prepares changed
-    weights again, and compiles again what was changed otherwise. Compiled code gives no gradients: in grad
-    mode, a call with an input that requires one runs in PyTorch. It runs on the device of the
-    module, unless ``Options.device`` names another one for a module on the CPU.
+    weights again, and compiles again what was changed otherwise. Compiled code gives no gradients:
+    in grad mode, a call with an input that requires one runs in PyTorch. It runs on the device of
+    the module, unless ``Options.device`` names another one for a module on the CPU.
 
     Of what this function returned, it gives that back, with further examples compiled; other
     ``dims`` or ``options`` compile the module anew that it was made from.

@@ -1,4 +1,4 @@
-"""Bits, roots, digits and order of sizes, also as numpy and ``sorted`` ask for them, as expressions.
+"""Bits, roots, digits and order of sizes as expressions, also as numpy and ``sorted`` ask for them.
 
 A function of numpy that has no expression here gets the number of the example, which a condition
 then fixes, as where a model reads the text of a size (``overrides.texts``).

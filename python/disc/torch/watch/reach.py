@@ -49,7 +49,7 @@ _DICTS = (dict, collections.OrderedDict, collections.defaultdict)
 
 
 class Reach:
-    """Lists all that a module can read, in the order in which it was met, with names for messages."""
+    """Lists all that a module can read, in the order of the walk, with names for messages."""
 
     def __init__(self, module: torch.nn.Module):
         self.modules: list[torch.nn.Module] = []
@@ -76,7 +76,7 @@ class Reach:
         #: Spaces whose values are followed once some code names them.
         self._open: list[tuple[dict, str, bool, set[str]]] = []
         self._left: collections.deque[tuple[Any, str, bool]] = collections.deque([(module, "", False)])
-        #: What is followed now belongs to an installed package.
+        #: True while values of an installed package are followed.
         self._is_foreign = False
         for name, value in vars(_modules).items():
             if name.startswith("_global_") and isinstance(value, dict):
