@@ -497,3 +497,38 @@ def test_weights_of_another_type_are_compiled_again():
         module.float()
         torch.testing.assert_close(fast(x), module(x))
         assert disc.report(fast).to_dict()["compiles"] == 2
+
+
+@pytest.mark.parametrize("change", ["in place", "functional"])
+def test_weights_that_each_call_changes_are_inputs(change):
+    module = Block().eval()
+    eager = copy.deepcopy(module)
+    x = torch.randn(3, 4)
+    fast = disc.optimize(module, x)
+    for _ in range(8):
+        with torch.no_grad():
+            if change == "in place":
+                for p, q in zip(module.parameters(), eager.parameters(), strict=True):
+                    q.copy_(p.add_(0.1))
+                torch.testing.assert_close(fast(x), eager(x))
+            else:
+                given = {name: torch.randn_like(p) for name, p in module.named_parameters()}
+                expected = torch.func.functional_call(eager, given, x)
+                torch.testing.assert_close(torch.func.functional_call(fast, given, x), expected)
+    values = disc.report(fast).to_dict()
+    assert values["compiles"] == 2
+    assert values["prepared_weight_bytes"] == 0
+    with torch.no_grad():
+        torch.testing.assert_close(fast(x), module(x))
+
+
+@pytest.mark.fallback
+def test_tensors_in_the_place_of_parameters_give_gradients_also_as_inputs():
+    module, x = Holds().eval(), torch.randn(3, 4)
+    fast = disc.optimize(module, x)
+    for _ in range(8):
+        given = {name: torch.randn_like(p) for name, p in module.named_parameters()}
+        with torch.no_grad():
+            torch.func.functional_call(fast, given, x)
+    given = {name: t.requires_grad_() for name, t in given.items()}
+    assert torch.func.functional_call(fast, given, x).requires_grad

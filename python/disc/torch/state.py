@@ -65,17 +65,22 @@ class State:
     @property
     def changed(self) -> list[str]:
         """The parameters and buffers that calls change."""
-        return list(dict.fromkeys([*self._state, *(name for name, _, _ in self._assigned)]))
+        inputs = len(self._names) - len(self._state)
+        written = [self._names[i] for i in self._written if i >= inputs]
+        return list(dict.fromkeys([*written, *(name for name, _, _ in self._assigned)]))
 
     @staticmethod
     def of(original, program: Program, names: list[str]) -> State | None:
         """The state of a program; None for one that changes nothing."""
-        return State(original, program, names) if program.written or program.assigned else None
+        is_needed = program.state or program.written or program.assigned
+        return State(original, program, names) if is_needed else None
 
     def take(self, tensors: list[torch.Tensor]) -> Held:
         """The inputs of a call with these tensors."""
         module = self._original()
         held = [*tensors, *(self._find(module, name) for name in self._state)]
+        if torch.is_grad_enabled():
+            self._refuse_replaced(held[len(tensors) :])
         # An input of the caller that requires a gradient is refused, as in any call.
         given = [*tensors, *(t.detach() if t.requires_grad else t for t in held[len(tensors) :])]
         for i in self._written:
@@ -89,6 +94,12 @@ class State:
                 self._refuse_strided(i, held)
                 given[i] = given[i].contiguous()
         return Held(held, given)
+
+    def _refuse_replaced(self, weights: list[torch.Tensor]) -> None:
+        """Refuses tensors that took the place of parameters to be differentiated by."""
+        for name, t in zip(self._state, weights, strict=True):
+            if t.requires_grad and not isinstance(t, torch.nn.Parameter):
+                raise Error(f"{name} requires a gradient, and is no parameter", code="E0610")
 
     def difference(self) -> Error | None:
         """The error for a changed weight that has another shape than the program takes."""

@@ -97,6 +97,8 @@ class CapturedGraph:
     device: torch.device = HOST
     #: It is a part of a graph, between ops of torch.
     is_part: bool = False
+    #: Weights keep changing: each call takes them as inputs.
+    takes_weights: bool = False
 
     @property
     def graph(self) -> torch.fx.Graph:

@@ -58,7 +58,7 @@ def declare_inputs(captured, builder, expressions, walk, program: Program) -> No
 
 def declare_state(captured, builder, walk: Walk, program: Program) -> None:
     """Parameters and buffers that calls change are inputs, one for each tensor:
-    a call takes them from the module.
+    a call takes them from the module. So are others that keep changing between calls.
     """
     traced = captured.traced
     assigned = set(traced.assigned)
@@ -67,14 +67,18 @@ def declare_state(captured, builder, walk: Walk, program: Program) -> None:
     tensors = {id(tensor) for _, _, tensor in state}
     made: dict[int, tuple[Any, int]] = {}
     for node, name, tensor in traced.weights:
-        if id(tensor) not in tensors:
+        is_changed = id(tensor) in tensors
+        if not is_changed and (not captured.takes_weights or tensor.is_complex() or not node.users):
             continue
-        _refuse_shared(name, tensor, traced, tensors)
+        if is_changed:
+            _refuse_shared(name, tensor, traced, tensors)
         if id(tensor) not in made:
             value = builder.input(walk.input_names.fresh(name), list(tensor.shape), name_of(tensor.dtype))
             made[id(tensor)] = value, len(captured.inputs) + len(program.state)
             program.state.append(name)
-        walk.values[node], walk.writable[node] = made[id(tensor)]
+        walk.values[node], place = made[id(tensor)]
+        if is_changed:
+            walk.writable[node] = place
         walk.weight_names[node] = name
 
 

@@ -102,7 +102,7 @@ class Dispatcher:
             try:
                 if began is not None and entry is began.began:
                     raise began
-                self._renew(entry)
+                entry = self._renewed(entry, form, args, kwargs)
                 result = entry.run(args, kwargs)
             except Refused as error:
                 refused = refused or error
@@ -122,11 +122,38 @@ class Dispatcher:
         is_first = isinstance(entry, GraphEntry) and form.is_plain and not is_verified
         self.last = (form.watch.serves, entry.weight_watch, entry.run) if is_first else None
 
-    def _renew(self, entry: Entry) -> None:
+    def _renewed(self, entry: Entry, form: Form, args: tuple, kwargs: dict) -> Entry:
+        """The entry with weights as they are now: prepared again, or, where each call has others,
+        one that takes them as inputs.
+        """
+        if not isinstance(entry, GraphEntry) or entry.has_its_weights():
+            return entry
+        if isinstance(entry, CompiledEntry) and entry.keep_changing():
+            with self._lock:
+                if entry in form.entries and (found := self._taking_weights(args, kwargs)) is not None:
+                    form.entries[form.entries.index(entry)] = found
+                    form.retired.append(entry.report_values())
+                    return found
+        self._renew(entry)
+        return entry
+
+    def _taking_weights(self, args: tuple, kwargs: dict) -> Entry | None:
+        """Compiles the form of a call with weights as inputs; None if that is not possible."""
+        if self.options.weights != "exact":
+            return None
+        _COMPILE.info("the weights of %s keep changing: they are not prepared any more", self.name)
+        try:
+            entry = self.build(args, kwargs, self.dims, takes_weights=True)
+        except Error as error:
+            _COMPILE.info("%s cannot take weights as inputs: %s", self.name, error)
+            return None
+        return entry if isinstance(entry, CompiledEntry) else None
+
+    def _renew(self, entry: GraphEntry) -> None:
         """Prepares weights again that were changed; raises Refused where a gradient is asked of
         tensors that took their place.
         """
-        if not isinstance(entry, GraphEntry) or entry.has_its_weights():
+        if entry.has_its_weights():
             return
         module = self.original()
         if gives_gradients(module):
@@ -252,10 +279,18 @@ class Dispatcher:
         return EagerEntry(self.original, error)
 
     def build(
-        self, args: tuple, kwargs: dict, dims, is_example: bool = False, is_behind: bool = False
+        self,
+        args: tuple,
+        kwargs: dict,
+        dims,
+        is_example: bool = False,
+        is_behind: bool = False,
+        takes_weights: bool = False,
     ) -> Entry:
         """Compiles the form of a call; ``is_behind``: while calls of the module go on."""
-        asked = ladder.Request(self.original, args, kwargs, dims, self.options, is_example, is_behind)
+        asked = ladder.Request(
+            self.original, args, kwargs, dims, self.options, is_example, is_behind, takes_weights
+        )
         with Progress(self.options, self.name) as stage:
             return ladder.build(asked, stage)
 

@@ -30,6 +30,10 @@ if TYPE_CHECKING:
     from .carried import CarriedProgram
 
 
+#: Weights that change so many times, with at most so many calls between, are not prepared again.
+_MOST_CHANGES, _OFTEN = 3, 2
+
+
 class Refused(Exception):
     """A call is outside of what was compiled; ``error`` says why.
 
@@ -101,10 +105,19 @@ class GraphEntry(Entry):
         self._addresses: frozenset[int] = frozenset()
         #: The weights as they were prepared; None where nobody watches them.
         self.weight_watch: Any = None
+        #: How often calls in a row met other weights, and the calls when they did last.
+        self._changes, self._calls_then = 0, 0
 
     def watch_weights(self, module: torch.nn.Module) -> None:
         """Watches the weights, which are prepared as they are in ``module``."""
         self.weight_watch = watch_weights(module, [name for name, _ in self.weights()])
+
+    def keep_changing(self) -> bool:
+        """Notes that a call met other weights; returns true if each of the last calls did."""
+        calls = sum(executable.calls for executable in self.executables())
+        self._changes = self._changes + 1 if calls - self._calls_then <= _OFTEN else 1
+        self._calls_then = calls
+        return self._changes > _MOST_CHANGES
 
     def has_its_weights(self) -> bool:
         """Returns true if the weights are those that were prepared, as far as they are watched."""
@@ -169,7 +182,7 @@ class CompiledEntry(GraphEntry):
         self._operations = captured.program.operations
         self._bytes = bytes_of(self._weights)
         #: A call that fails on a size may run once more.
-        self._changes_nothing = self.state is None and not captured.program.written
+        self._changes_nothing = not captured.program.written and not captured.program.assigned
         self._note_addresses()
         if request.options.release_weights:
             self._weights = []
@@ -192,7 +205,7 @@ class CompiledEntry(GraphEntry):
             failed = (self.state and self.state.difference()) or _failed(error)
             # Shapes and overlaps are found before the first store, and a program without state
             # stores nothing outside of its results.
-            if self.state is None or failed.code == "E0601":
+            if self._changes_nothing or failed.code == "E0601":
                 raise Refused(failed, self) from error
             if isinstance(error, Error):
                 raise

@@ -45,6 +45,8 @@ class Form:
     entries: list[Entry] = field(default_factory=list)
     #: Calls that the entries refused.
     refusals: Refusals = field(default_factory=Refusals)
+    #: Report values of entries whose place another one took.
+    retired: list[dict[str, Any]] = field(default_factory=list)
     #: No further variant is compiled.
     is_closed: bool = False
     #: The integers of which the form takes all values.

@@ -49,6 +49,7 @@ class Request:
         options: Options,
         is_example: bool,
         is_behind: bool = False,
+        takes_weights: bool = False,
     ):
         self.original = original
         self.module = original()
@@ -62,6 +63,8 @@ class Request:
         self.is_example = is_example
         #: Calls of the module go on meanwhile.
         self.is_behind = is_behind
+        #: Weights keep changing: each call takes them as inputs.
+        self.takes_weights = takes_weights
         #: The captured graph, once there is one, and whether all of it could be lowered.
         self.graph = None
         self.is_lowered = False
@@ -184,7 +187,7 @@ def _whole(request: Request, stage) -> CompiledEntry:
         if not is_likely_there:
             ahead.enter_context(extension.memory_ahead(needed))
         # The key of a capture does not hold which ops the user leaves to torch.
-        chooses = bool(options.block_ops or options.allow_ops)
+        chooses = bool(options.block_ops or options.allow_ops) or request.takes_weights
         asked = capture_cache.look_up(
             request.module, request.args, request.kwargs, request.dims, None if chooses else directory
         )
@@ -269,6 +272,7 @@ def _captured(asked: capture_cache.Lookup, request: Request) -> CapturedProgram:
             written = outside.put_back()
     if written or graph.caches.has_filled:
         _refuse_written(request, written)
+    graph.takes_weights = request.takes_weights
     request.graph = graph
     name = type(request.module).__name__
     _CAPTURE.info("%s is captured by %s, in %.0f ms", name, graph.by, graph.milliseconds)

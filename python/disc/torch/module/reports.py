@@ -20,8 +20,9 @@ def values(dispatcher: Dispatcher) -> dict[str, Any]:
     compiled = [e for e in entries if not isinstance(e, EagerEntry)]
     rows = [entry.report_values() for entry in compiled]
     report = dict(rows[0]) if rows else nothing()
+    retired = [row for form in forms for row in form.retired]
     for name in ("compiles", "cache_hits", "calls"):
-        report[name] = sum(row[name] for row in rows)
+        report[name] = sum(row[name] for row in (*rows, *retired))
     report["signatures"] = len(forms)
     report["variants"] = sum(len(form.entries) - 1 for form in forms)
     report["captured_by"] = entries[0].captured_by if entries else "none"
