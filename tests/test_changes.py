@@ -274,6 +274,19 @@ def test_what_forward_writes_outside_is_written_at_each_call():
     SEEN.clear()
 
 
+def test_fakes_are_taken_out_beside_what_others_write():
+    from disc.torch.watch.outside import Outside
+    from disc.torch.watch.reach import Reach
+
+    outside = Outside(Reach(Appends().eval()))
+    with torch._subclasses.FakeTensorMode():
+        SEEN.append(torch.ones(2))
+    SEEN.append("of another thread")
+    assert len(outside.take_out_fakes()) == 1
+    assert SEEN == ["of another thread"]
+    SEEN.clear()
+
+
 def test_a_table_by_sizes_is_no_state():
     module = Remembers().eval()
     fast = disc.optimize(module, torch.ones(2, 2))

@@ -269,7 +269,8 @@ def _captured(asked: capture_cache.Lookup, request: Request) -> CapturedProgram:
                 in_grad_mode="is_grad_enabled" in reach.names and torch.is_grad_enabled(),
             )
         finally:
-            written = outside.put_back()
+            # Calls that go on meanwhile may write there by right.
+            written = outside.take_out_fakes() if request.is_behind else outside.put_back()
     if written or graph.caches.has_filled:
         _refuse_written(request, written)
     graph.takes_weights = request.takes_weights
@@ -288,8 +289,13 @@ def _captured(asked: capture_cache.Lookup, request: Request) -> CapturedProgram:
 def _refuse_written(request: Request, written: list[str]) -> None:
     """Refuses a module whose every call writes to what lives outside of it."""
     from ..capture import side_effects
-    from ..watch.outside import Outside, refuse_written
+    from ..watch.outside import Outside, refusal, refuse_written
 
+    if request.is_behind:
+        # Nobody runs the module for a trial while calls go on.
+        if written:
+            raise refusal(request.module, written)
+        return
     arguments, tensors = flatten_arguments(request.module, request.args, request.kwargs)
 
     def run():

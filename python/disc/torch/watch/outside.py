@@ -50,6 +50,30 @@ class Outside:
         """Restores all that was changed since, and names it."""
         return list(dict.fromkeys(self._put_back()))
 
+    def take_out_fakes(self) -> list[str]:
+        """Takes out what a trace computed, and names where: other threads may have written too."""
+        found = []
+        for holder, then, place in self._holders:
+            if side_effects.is_other(holder, then) and any(map(_is_fake, _values(holder))):
+                _refill(holder, _without_fakes(holder, then))
+                found.append(place)
+        for space, then, place in self._spaces:
+            for name, value in then.items():
+                if _is_fake(space.get(name)):
+                    self._restore(space, name, value)
+                    found.append(f"{place}.{name}")
+        for cell, then, place in self._cells:
+            if _is_fake(_content(cell)):
+                cell.cell_contents = then
+                found.append(place)
+        return found
+
+    def _restore(self, space: dict, name: str, value: Any) -> None:
+        if (kind := self._classes.get(id(space))) is not None:
+            type.__setattr__(kind, name, value)
+        else:
+            space[name] = value
+
     def _put_back(self) -> Iterator[str]:
         for holder, then, place in self._holders:
             if side_effects.is_other(holder, then):
@@ -58,10 +82,7 @@ class Outside:
         for space, then, place in self._spaces:
             for name, value in then.items():
                 if space.get(name, _MISSING) is not value:
-                    if (kind := self._classes.get(id(space))) is not None:
-                        type.__setattr__(kind, name, value)
-                    else:
-                        space[name] = value
+                    self._restore(space, name, value)
                     yield f"{place}.{name}"
         for cell, then, place in self._cells:
             if _content(cell) is not then:
@@ -97,11 +118,32 @@ def refuse_written(
     finally:
         before.put_back()
     if kept:
-        raise Error(
-            f"{type(module).__name__} writes to what lives outside of it in every call: {', '.join(kept[:4])}",
-            code="E0405",
-            help="return it as a result: calls of compiled code would not write it",
-        )
+        raise refusal(module, kept)
+
+
+def refusal(module: torch.nn.Module, written: list[str]) -> Error:
+    """The error for a module that writes to what lives outside of it."""
+    return Error(
+        f"{type(module).__name__} writes to what lives outside of it in every call: {', '.join(written[:4])}",
+        code="E0405",
+        help="return it as a result: calls of compiled code would not write it",
+    )
+
+
+def _is_fake(value: Any) -> bool:
+    return isinstance(value, (torch._subclasses.FakeTensor, torch.SymInt, torch.SymFloat, torch.SymBool))
+
+
+def _values(holder: Any) -> list[Any]:
+    return list(holder.values() if isinstance(holder, dict) else holder)
+
+
+def _without_fakes(holder: Any, then: Any) -> Any:
+    """What a container holds besides fakes; a dict has again what it had under their keys."""
+    if not isinstance(holder, dict):
+        return type(then)(x for x in holder if not _is_fake(x))
+    kept = {key: value for key, value in holder.items() if not _is_fake(value)}
+    return {**{key: then[key] for key in holder if key in then}, **kept}
 
 
 def _refill(holder: Any, then: Any) -> None:
