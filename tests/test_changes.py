@@ -545,3 +545,26 @@ def test_tensors_in_the_place_of_parameters_give_gradients_also_as_inputs():
             torch.func.functional_call(fast, given, x)
     given = {name: t.requires_grad_() for name, t in given.items()}
     assert torch.func.functional_call(fast, given, x).requires_grad
+
+
+class Sets(nn.Module):
+    """A short call sets a number that other calls read."""
+
+    def __init__(self):
+        super().__init__()
+        self.gain, self.rows = 1.0, 0
+
+    def forward(self, x):
+        self.rows = x.shape[0]
+        if x.shape[0] < 4:
+            self.gain = 5.0
+        return (x * self.gain).reshape(self.rows, -1)
+
+
+@pytest.mark.fallback
+def test_a_number_that_a_call_in_torch_sets_is_seen():
+    module, eager = Sets().eval(), Sets().eval()
+    fast = disc.optimize(module, torch.ones(8, 2))
+    for n in (8, 9, 2, 8, 9):
+        torch.testing.assert_close(fast(torch.ones(n, 2)), eager(torch.ones(n, 2)))
+    assert disc.report(fast).to_dict()["signatures"] == 2

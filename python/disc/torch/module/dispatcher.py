@@ -169,7 +169,8 @@ class Dispatcher:
     def _accept_notes(form: Form) -> None:
         """Takes what a call that ran in PyTorch has noted for what was."""
         if not form.watch.holds():
-            form.watch.accept_notes()
+            coded = [entry for entry in form.entries if isinstance(entry, GraphEntry)]
+            form.watch.accept_notes({name for entry in coded for name in entry.notes} if coded else None)
 
     def _refused(self, form: Form, error: Error, args: tuple, kwargs: dict):
         """Serves a call that breaks a fact of what was compiled: by torch."""

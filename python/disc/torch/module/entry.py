@@ -100,6 +100,8 @@ class GraphEntry(Entry):
     def __init__(self, call: Call, captured: CapturedProgram, report: dict):
         self.call = call
         self._returned_caches = captured.returned_caches
+        #: The attributes that calls of the module note, and that no result depends on.
+        self.notes = captured.notes
         self.captured_by = report["captured_by"]
         self._stages, self._cache = report["stages"], report["cache"]
         self._addresses: frozenset[int] = frozenset()

@@ -326,7 +326,7 @@ def _in_parts(request: Request, stage) -> PartitionedEntry | None:
     captured = CapturedProgram(
         graph.arguments, graph.plan, graph.out_spec, graph.symbols, graph.dtypes, graph.fixed, graph.fixed_at,
         parts.program, "", graph.by, returned_caches=graph.returned_caches, device=graph.device,
-        devices=tuple(graph.devices),
+        devices=tuple(graph.devices), notes=tuple(change.name for change in graph.changes),
     )  # fmt: skip
     _LOG.info(
         "%s is compiled in %d clusters; torch runs %d ops between them",

@@ -8,6 +8,7 @@ Invariant: a watch that holds means that a capture made now would be the one tha
 from __future__ import annotations
 
 import functools
+from collections.abc import Collection
 from typing import Any
 
 import torch
@@ -74,15 +75,16 @@ class ModuleWatch:
             found.append("a tensor that is no parameter and no buffer")
         return list(dict.fromkeys(found))
 
-    def accept_notes(self) -> None:
-        """Takes what changed for what was, but for flags, names and submodules: a call that torch
-        runs leaves notes.
+    def accept_notes(self, names: Collection[str] | None) -> None:
+        """Takes attributes of these names that changed for what was; without names all that
+        changed, but for flags, names and submodules: a call that PyTorch runs leaves notes.
         """
         rows, lists, *_ = self._native.changes()
         for i, key, then, now in rows:
-            if not is_switch(then, now):
+            is_note = not is_switch(then, now) if names is None else _joined(self._spaces[i], key) in names
+            if is_note:
                 self._native.accept(i, key)
-        for i in lists:
+        for i in lists if names is None else ():
             self._native.accept_list(i)
 
 
