@@ -157,6 +157,7 @@ def install(monkeypatch: pytest.MonkeyPatch) -> list[disc.Options]:
 
     monkeypatch.setattr(extension, "compile_function", compiles)
     monkeypatch.setattr(extension, "devices", lambda: [*devices, "cuda:0"])
+    monkeypatch.setattr(extension, "check_runs", lambda options: None)
     import disc.torch.compile.backend
     import disc.torch.module.optimize  # noqa: F401
 

@@ -318,7 +318,7 @@ def test_a_capture_on_disk_belongs_to_the_device(cuda, folder):
 
 def test_weights_that_went_elsewhere_are_named(cuda):
     module = linear()
-    fast = disc.optimize(module, on_cuda(torch.randn(2, 4)))
+    fast = disc.optimize(module, on_cuda(torch.randn(2, 4)), options=disc.Options(watch="off"))
     on_cuda(module, "cuda:1")
     with pytest.raises(disc.Error, match="weight weight moved from cuda:0 to cuda:1"):
         fast.refresh()
