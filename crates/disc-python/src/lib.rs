@@ -52,6 +52,7 @@ fn _disc(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(capture::write_capture, module)?)?;
     module.add_function(wrap_pyfunction!(package::export_package, module)?)?;
     module.add_function(wrap_pyfunction!(partition::partition, module)?)?;
+    module.add_function(wrap_pyfunction!(watch::watches_torch_modes, module)?)?;
     module.add_function(wrap_pyfunction!(call::load_code, module)?)?;
     module.add_function(wrap_pyfunction!(compile::set_package_folders, module)?)?;
     module.add_function(wrap_pyfunction!(cache::cache_directory, module)?)?;

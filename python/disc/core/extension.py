@@ -127,6 +127,13 @@ def module_watch(**rows):
     return _extension().ModuleWatch(**rows)
 
 
+def watches_torch_modes() -> bool:
+    """Returns true if a watch of a module asks torch itself for the type of tensors that are made
+    without one, and for modes that see functions and ops.
+    """
+    return _extension().watches_torch_modes()
+
+
 def weight_watch(held: Sequence[tuple], parts: Sequence[tuple]):
     """Notes tensors by table and key, and tensors that those are made of, each with a flag whether
     elements are compared too; ``holds()`` says whether they are as they were.

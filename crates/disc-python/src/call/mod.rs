@@ -30,6 +30,7 @@ pub(crate) use executable::{PyExecutable, load_code};
 pub(crate) use held::hold;
 pub(crate) use profile::PyProfiler;
 pub(crate) use tensor_watch::TensorWatch;
+pub(crate) use torch_functions::TorchModes;
 pub(crate) use torch_memory::use_torch_memory;
 pub(crate) use watch::PyWatch;
 pub(crate) use weights::read as read_weights;

@@ -8,7 +8,7 @@ use super::{
     read::{self, Buffers, Extents, Unreadable},
     torch_functions::{TensorCell, TorchFunctions},
 };
-use pyo3::{intern, prelude::*};
+use pyo3::{ffi, intern, prelude::*};
 use smallvec::SmallVec;
 
 /// Elements that are compared, for writes that torch counts in no version: `weight.data.mul_()`, as
@@ -37,7 +37,8 @@ impl TensorWatch {
     /// Notes a tensor. `compares` asks for elements too: of weights that were copied.
     pub(crate) fn new(object: &Bound<'_, PyAny>, compares: bool) -> PyResult<Self> {
         let version = object.getattr(intern!(object.py(), "_version")).ok().and_then(|v| v.extract().ok());
-        let mut watch = Self { object: object.as_ptr().addr(), version, address: 0, samples: SmallVec::new(), direct: None };
+        let mut watch =
+            Self { object: object.as_ptr().expose_provenance(), version, address: 0, samples: SmallVec::new(), direct: None };
         let (mut extents, mut buffers) = (Extents::new(), Buffers::new());
         let tensor = match read::any(object, &mut extents, &mut buffers) {
             Ok(tensor) => tensor,
@@ -65,9 +66,9 @@ impl TensorWatch {
         Ok(watch)
     }
 
-    /// The address of the object that was noted.
-    pub(crate) fn object(&self) -> usize {
-        self.object
+    /// Returns the object that was noted, which may be gone.
+    pub(crate) fn object_ptr(&self) -> *mut ffi::PyObject {
+        std::ptr::with_exposed_provenance_mut(self.object)
     }
 
     /// Returns true if `object` is the one that was noted, and has the memory and the values that

@@ -1,18 +1,32 @@
-//! Asks torch for the memory and the version of a tensor without Python: `TensorCell`.
+//! Asks torch without Python: for the memory and the version of a tensor (`TensorCell`), and for
+//! modes of the thread (`TorchModes`).
 //!
-//! The functions are looked up in the library that the process has loaded. Where one is missing, or
-//! a tensor is not where it is expected in its object, Python is asked instead.
+//! The functions are looked up in the libraries that the process has loaded. Where one is missing,
+//! or a tensor is not where it is expected in its object, Python is asked instead.
 use pyo3::{intern, prelude::*};
-use std::{ffi::c_void, mem, sync::OnceLock};
+use std::{
+    ffi::{CStr, c_void},
+    mem,
+    sync::OnceLock,
+};
 
 /// `aoti_torch_get_data_ptr` of torch's stable interface: of an `at::Tensor`, with a status.
 type Address = unsafe extern "C" fn(*mut c_void, *mut *mut c_void) -> i32;
 /// `at::TensorBase::_version() const`.
 type Version = unsafe extern "C" fn(*const c_void) -> i64;
 
-const LIBRARY: &std::ffi::CStr = c"libtorch_cpu.so";
-const ADDRESS: &std::ffi::CStr = c"aoti_torch_get_data_ptr";
-const VERSION: &std::ffi::CStr = c"_ZNK2at10TensorBase8_versionEv";
+/// `at::impl::PythonTorchFunctionTLS::stack_len()` and `c10::impl::TorchDispatchModeTLS::stack_len()`.
+type Count = unsafe extern "C" fn() -> i64;
+/// `c10::get_default_dtype_as_scalartype()`.
+type DefaultType = unsafe extern "C" fn() -> i8;
+
+const LIBRARY: &CStr = c"libtorch_cpu.so";
+const BASE: &CStr = c"libc10.so";
+const FUNCTION_MODES: &CStr = c"_ZN2at4impl22PythonTorchFunctionTLS9stack_lenEv";
+const DISPATCH_MODES: &CStr = c"_ZN3c104impl20TorchDispatchModeTLS9stack_lenEv";
+const DEFAULT_TYPE: &CStr = c"_ZN3c1031get_default_dtype_as_scalartypeEv";
+const ADDRESS: &CStr = c"aoti_torch_get_data_ptr";
+const VERSION: &CStr = c"_ZNK2at10TensorBase8_versionEv";
 /// The offsets of the `at::Tensor` in an object of Python: directly after the header, or after the
 /// flag of a `c10::MaybeOwned` (before torch 2.10).
 const OFFSETS: [usize; 2] = [16, 24];
@@ -43,16 +57,7 @@ impl TorchFunctions {
     }
 
     fn find() -> Option<Self> {
-        // SAFETY: a NUL-terminated name; nothing is loaded that is not there.
-        let library = unsafe { libc::dlopen(LIBRARY.as_ptr(), libc::RTLD_LAZY | libc::RTLD_LOCAL | libc::RTLD_NOLOAD) };
-        if library.is_null() {
-            return None;
-        }
-        // SAFETY: an open library, and NUL-terminated names.
-        let (address, version) = unsafe { (libc::dlsym(library, ADDRESS.as_ptr()), libc::dlsym(library, VERSION.as_ptr())) };
-        if address.is_null() || version.is_null() {
-            return None;
-        }
+        let (address, version) = (symbol(LIBRARY, ADDRESS)?, symbol(LIBRARY, VERSION)?);
         // SAFETY: functions of these types by torch's headers.
         unsafe {
             Some(Self {
@@ -71,6 +76,58 @@ impl TorchFunctions {
             let found = unsafe { std::ptr::with_exposed_provenance::<usize>(at).read() };
             (found == implementation).then_some(TensorCell { at, implementation, torch: self })
         })
+    }
+}
+
+/// Returns the address of a function of a loaded library.
+fn symbol(library: &CStr, name: &CStr) -> Option<*mut c_void> {
+    // SAFETY: NUL-terminated names; nothing is loaded that is not there.
+    unsafe {
+        let library = libc::dlopen(library.as_ptr(), libc::RTLD_LAZY | libc::RTLD_LOCAL | libc::RTLD_NOLOAD);
+        let found = if library.is_null() { library } else { libc::dlsym(library, name.as_ptr()) };
+        (!found.is_null()).then_some(found)
+    }
+}
+
+/// Modes of torch of which calls ask each time.
+#[derive(Clone, Copy)]
+pub(crate) struct TorchModes {
+    function_modes: Count,
+    dispatch_modes: Count,
+    default_type: DefaultType,
+}
+
+impl TorchModes {
+    /// Returns the functions; `None` as long as torch is not loaded, or without one of them.
+    pub(crate) fn get() -> Option<Self> {
+        static FOUND: OnceLock<Option<TorchModes>> = OnceLock::new();
+        TorchFunctions::get()?;
+        *FOUND.get_or_init(|| {
+            let function_modes = symbol(LIBRARY, FUNCTION_MODES)?;
+            let (dispatch_modes, default_type) = (symbol(BASE, DISPATCH_MODES)?, symbol(BASE, DEFAULT_TYPE)?);
+            // SAFETY: functions of these types by torch's headers.
+            unsafe {
+                Some(Self {
+                    function_modes: mem::transmute::<*mut c_void, Count>(function_modes),
+                    dispatch_modes: mem::transmute::<*mut c_void, Count>(dispatch_modes),
+                    default_type: mem::transmute::<*mut c_void, DefaultType>(default_type),
+                })
+            }
+        })
+    }
+
+    /// Returns true if no mode sees the functions or the ops of torch.
+    #[inline]
+    pub(crate) fn are_none(self) -> bool {
+        // SAFETY: they read a state of the thread.
+        unsafe { (self.function_modes)() == 0 && (self.dispatch_modes)() == 0 }
+    }
+
+    /// Returns the number of the type of tensors that are made without one.
+    #[inline]
+    pub(crate) fn default_type(self) -> i8 {
+        // SAFETY: it reads a state of the process.
+        unsafe { (self.default_type)() }
     }
 }
 

@@ -1,14 +1,38 @@
-//! Notices that the items of a dict changed: `DictWatch`.
+//! Notices that the items of dicts changed: `DictWatches`.
 use pyo3::{
     PyTraverseError, PyVisit, ffi,
     prelude::*,
     sync::PyOnceLock,
     types::{PyAny, PyDict},
 };
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::{
+    ptr,
+    sync::atomic::{AtomicU64, Ordering},
+};
+
+/// The place of the version in a dict, in words: after the header and the number of items.
+const VERSION: usize = 3;
+
+/// Dicts, each with the items of it that count.
+pub(super) struct DictWatches {
+    /// What is read of each dict where nothing changed, in the order of their addresses: a walk
+    /// over them is a walk through memory.
+    versions: Vec<Version>,
+    /// The rest, in the same order.
+    dicts: Vec<DictWatch>,
+    has_versions: bool,
+}
+
+/// The version of a dict when its items were last compared.
+pub(super) struct Version {
+    dict: usize,
+    version: AtomicU64,
+}
 
 /// A dict, and the items of it that count.
-pub(super) struct DictWatch {
+struct DictWatch {
+    /// The number of the dict for whoever asks.
+    position: usize,
     dict: Py<PyDict>,
     /// The keys that count; all without it.
     names: Option<Py<PyAny>>,
@@ -16,50 +40,117 @@ pub(super) struct DictWatch {
     kind: Option<Py<PyAny>>,
     /// The items as they were, or what counted of them.
     noted: Py<PyDict>,
-    /// The number of all items, and the version of the dict, when the items were last compared.
+    /// The number of all items when they were last compared.
     length: AtomicU64,
-    version: AtomicU64,
-    has_versions: bool,
 }
+
+/// A dict, the keys that count, and what says of a value what counts.
+pub(super) type Watched<'py> = (Bound<'py, PyDict>, Option<Bound<'py, PyAny>>, Option<Bound<'py, PyAny>>);
 
 /// An item that is not as it was: its key, the value then and the value now.
 pub(super) type Change<'py> = (Bound<'py, PyAny>, Option<Bound<'py, PyAny>>, Option<Bound<'py, PyAny>>);
 
-impl DictWatch {
-    pub(super) fn new(
-        dict: &Bound<'_, PyDict>,
-        names: Option<Bound<'_, PyAny>>,
-        kind: Option<Bound<'_, PyAny>>,
-    ) -> PyResult<Self> {
-        let py = dict.py();
-        let noted = PyDict::new(py);
-        for (key, value) in dict.iter() {
-            if counts(names.as_ref(), &key)? {
-                noted.set_item(key, what_counts(kind.as_ref(), value)?)?;
-            }
-        }
-        let has_versions = has_versions(py)?;
+impl Version {
+    /// Notes the version that a dict has now; 0 where dicts have none.
+    pub(super) fn new(dict: &Bound<'_, PyDict>) -> PyResult<Self> {
+        let version = if has_versions(dict.py())? { version(dict) } else { 0 };
+        Ok(Self { dict: dict.as_ptr().expose_provenance(), version: AtomicU64::new(version) })
+    }
+
+    /// Returns true if the dict has the version that was noted, which no dict has where there are
+    /// none.
+    ///
+    /// # Safety
+    /// The dict is alive.
+    #[inline]
+    pub(super) unsafe fn holds(&self) -> bool {
+        let noted = self.version.load(Ordering::Relaxed);
+        // SAFETY: the caller's promise; a version that is not 0 was read from this place.
+        noted != 0 && unsafe { ptr::with_exposed_provenance::<u64>(self.dict).add(VERSION).read() } == noted
+    }
+
+    fn renew(&self, version: u64) {
+        self.version.store(version, Ordering::Relaxed);
+    }
+}
+
+impl DictWatches {
+    pub(super) fn new(py: Python<'_>, rows: Vec<Watched<'_>>) -> PyResult<Self> {
+        let mut rows: Vec<_> = rows.into_iter().enumerate().collect();
+        rows.sort_by_key(|(_, (dict, ..))| dict.as_ptr().addr());
         Ok(Self {
-            length: AtomicU64::new(dict.len() as u64),
-            version: AtomicU64::new(if has_versions { version(dict) } else { 0 }),
-            dict: dict.clone().unbind(),
-            names: names.map(Bound::unbind),
-            kind: kind.map(Bound::unbind),
-            noted: noted.unbind(),
-            has_versions,
+            versions: rows.iter().map(|(_, (dict, ..))| Version::new(dict)).collect::<PyResult<_>>()?,
+            dicts: rows.into_iter().map(|(position, row)| DictWatch::new(position, row)).collect::<PyResult<_>>()?,
+            has_versions: has_versions(py)?,
         })
     }
 
     /// Returns true if the items that count are as they were. `same` compares values that are other
     /// objects.
-    #[inline]
-    pub(super) fn holds(&self, py: Python<'_>, same: &Bound<'_, PyAny>) -> PyResult<bool> {
-        let dict = self.dict.bind(py);
-        let is_untouched = match self.has_versions {
-            true => version(dict) == self.version.load(Ordering::Relaxed),
-            false => dict.len() as u64 == self.length.load(Ordering::Relaxed) && self.has_same_objects(py),
-        };
-        Ok(is_untouched || self.compare(py, same)?)
+    pub(super) fn hold(&self, py: Python<'_>, same: &Bound<'_, PyAny>) -> PyResult<bool> {
+        for (i, version) in self.versions.iter().enumerate() {
+            // SAFETY: `dicts` keeps it alive.
+            if !unsafe { version.holds() } && !self.holds(i, py, same)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    fn holds(&self, i: usize, py: Python<'_>, same: &Bound<'_, PyAny>) -> PyResult<bool> {
+        let watch = &self.dicts[i];
+        if !self.has_versions {
+            return Ok(watch.is_untouched(py) || watch.compare(py, same)?);
+        }
+        let now = version(watch.dict.bind(py));
+        let holds = watch.compare(py, same)?;
+        if holds {
+            self.versions[i].renew(now);
+        }
+        Ok(holds)
+    }
+
+    /// Returns all items that are not as they were, each with the number of its dict.
+    pub(super) fn changes<'py>(&self, py: Python<'py>, same: &Bound<'py, PyAny>) -> PyResult<Vec<(usize, Change<'py>)>> {
+        let mut found = Vec::new();
+        for watch in &self.dicts {
+            found.extend(watch.changes(py, same, false)?.into_iter().map(|change| (watch.position, change)));
+        }
+        found.sort_by_key(|(position, _)| *position);
+        Ok(found)
+    }
+
+    /// Takes the present value of an item for the one that it had.
+    pub(super) fn accept(&self, position: usize, key: &Bound<'_, PyAny>) -> PyResult<()> {
+        let found = self.dicts.iter().find(|watch| watch.position == position);
+        found.map_or(Ok(()), |watch| watch.accept(key.py(), key))
+    }
+
+    pub(super) fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+        self.dicts.iter().try_for_each(|watch| watch.traverse(visit))
+    }
+}
+
+impl DictWatch {
+    fn new(position: usize, (dict, names, kind): Watched<'_>) -> PyResult<Self> {
+        let noted = PyDict::new(dict.py());
+        for (key, value) in dict.iter() {
+            if counts(names.as_ref(), &key)? {
+                noted.set_item(key, what_counts(kind.as_ref(), value)?)?;
+            }
+        }
+        Ok(Self {
+            position,
+            length: AtomicU64::new(dict.len() as u64),
+            dict: dict.unbind(),
+            names: names.map(Bound::unbind),
+            kind: kind.map(Bound::unbind),
+            noted: noted.unbind(),
+        })
+    }
+
+    fn is_untouched(&self, py: Python<'_>) -> bool {
+        self.dict.bind(py).len() as u64 == self.length.load(Ordering::Relaxed) && self.has_same_objects(py)
     }
 
     fn has_same_objects(&self, py: Python<'_>) -> bool {
@@ -73,13 +164,11 @@ impl DictWatch {
 
     #[cold]
     fn compare(&self, py: Python<'_>, same: &Bound<'_, PyAny>) -> PyResult<bool> {
-        let dict = self.dict.bind(py);
-        let (length, version) = (dict.len() as u64, if self.has_versions { version(dict) } else { 0 });
+        let length = self.dict.bind(py).len() as u64;
         if !self.changes(py, same, true)?.is_empty() {
             return Ok(false);
         }
         self.length.store(length, Ordering::Relaxed);
-        self.version.store(version, Ordering::Relaxed);
         Ok(true)
     }
 
@@ -119,14 +208,13 @@ impl DictWatch {
         Ok(found)
     }
 
-    pub(super) fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+    fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
         visit.call(&self.dict)?;
         visit.call(&self.noted)?;
         visit.call(&self.kind)
     }
 
-    /// Takes the present value of an item for the one that it had.
-    pub(super) fn accept(&self, py: Python<'_>, key: &Bound<'_, PyAny>) -> PyResult<()> {
+    fn accept(&self, py: Python<'_>, key: &Bound<'_, PyAny>) -> PyResult<()> {
         match self.dict.bind(py).get_item(key)? {
             Some(value) => self.noted.bind(py).set_item(key, what_counts(self.kind.as_ref().map(|kind| kind.bind(py)), value)?),
             None if self.noted.bind(py).contains(key)? => self.noted.bind(py).del_item(key),
@@ -149,8 +237,8 @@ fn counts(names: Option<&Bound<'_, PyAny>>, key: &Bound<'_, PyAny>) -> PyResult<
 /// Returns the version of a dict (PEP 509), which each change of it makes another one.
 #[inline]
 fn version(dict: &Bound<'_, PyDict>) -> u64 {
-    // SAFETY: `has_versions` found the field here: behind the header and the number of items.
-    unsafe { dict.as_ptr().cast::<u64>().add(3).read() }
+    // SAFETY: `has_versions` found the field here.
+    unsafe { dict.as_ptr().cast::<u64>().add(VERSION).read() }
 }
 
 /// Returns true if dicts of this Python have a version: of CPython before 3.13, and if it is seen

@@ -7,5 +7,5 @@ mod list;
 mod module;
 mod weights;
 
-pub(crate) use module::PyModuleWatch;
+pub(crate) use module::{PyModuleWatch, watches_torch_modes};
 pub(crate) use weights::PyWeightWatch;

@@ -1,16 +1,18 @@
 //! Notices changes of what decides the code of a module: `ModuleWatch`.
-use super::{dict::DictWatch, list::ListWatch, weights::PyWeightWatch};
-use crate::errors::guarded;
-use pyo3::{
-    PyTraverseError, PyVisit, ffi, intern,
-    prelude::*,
-    types::{PyDict, PyList},
+use super::{
+    dict::{DictWatches, Watched},
+    list::ListWatch,
+    weights::PyWeightWatch,
 };
+use crate::{call::TorchModes, errors::guarded};
+use pyo3::{PyTraverseError, PyVisit, ffi, intern, prelude::*, types::PyList};
 
 /// Dicts, lists, variables, classes and modes as they were.
 #[pyclass(name = "ModuleWatch", module = "disc._disc", frozen)]
 pub(crate) struct PyModuleWatch {
-    dicts: Vec<DictWatch>,
+    dicts: DictWatches,
+    /// Asks torch for its modes, with the type of tensors that are made without one.
+    torch: Option<(TorchModes, i8)>,
     lists: Vec<ListWatch>,
     /// Variables that functions enclose, with their values.
     cells: Vec<(Py<PyAny>, Py<PyAny>)>,
@@ -26,8 +28,6 @@ pub(crate) struct PyModuleWatch {
 
 /// A change of a dict: its position, the key, the value then and the value now.
 type Row<'py> = (usize, Bound<'py, PyAny>, Option<Bound<'py, PyAny>>, Option<Bound<'py, PyAny>>);
-/// A dict, the keys that count, and what says of a value what counts.
-type Watched<'py> = (Bound<'py, PyDict>, Option<Bound<'py, PyAny>>, Option<Bound<'py, PyAny>>);
 type Pairs<'py> = Vec<(Bound<'py, PyAny>, Bound<'py, PyAny>)>;
 
 #[pymethods]
@@ -40,6 +40,7 @@ impl PyModuleWatch {
     #[pyo3(signature = (*, dicts, lists, cells, objects, modes, plain, tensors, same))]
     #[expect(clippy::too_many_arguments, reason = "keywords of Python")]
     fn new(
+        py: Python<'_>,
         dicts: Vec<Watched<'_>>,
         lists: Vec<Bound<'_, PyList>>,
         cells: Pairs<'_>,
@@ -49,11 +50,11 @@ impl PyModuleWatch {
         tensors: Py<PyWeightWatch>,
         same: Py<PyAny>,
     ) -> PyResult<Self> {
-        let dict = |(dict, names, kind): Watched<'_>| DictWatch::new(&dict, names, kind);
         let pairs = |found: Pairs<'_>| found.into_iter().map(|(a, b)| (a.unbind(), b.unbind())).collect();
         guarded(|| {
             Ok(Self {
-                dicts: dicts.into_iter().map(dict).collect::<PyResult<_>>()?,
+                dicts: DictWatches::new(py, dicts)?,
+                torch: TorchModes::get().map(|modes| (modes, modes.default_type())),
                 lists: lists.iter().map(ListWatch::new).collect(),
                 cells: pairs(cells),
                 kinds: objects.into_iter().map(|object| (object.clone().unbind(), object.get_type_ptr().addr())).collect(),
@@ -74,7 +75,7 @@ impl PyModuleWatch {
     /// the call.
     fn serves(&self, py: Python<'_>, weights: Option<&Bound<'_, PyWeightWatch>>) -> PyResult<bool> {
         guarded(|| {
-            if !are_modes(py, &self.plain)? || !self.is_unchanged(py)? {
+            if self.torch.is_some_and(|(modes, _)| !modes.are_none()) || !are_modes(py, &self.plain)? || !self.is_unchanged(py)? {
                 return Ok(false);
             }
             weights.map_or(Ok(true), |weights| weights.get().holds(py))
@@ -87,10 +88,8 @@ impl PyModuleWatch {
     fn changes<'py>(&self, py: Python<'py>) -> PyResult<(Vec<Row<'py>>, Vec<usize>, Vec<usize>, Vec<usize>, Vec<usize>, bool)> {
         guarded(|| {
             let same = self.same.bind(py);
-            let mut rows = Vec::new();
-            for (i, dict) in self.dicts.iter().enumerate() {
-                rows.extend(dict.changes(py, same, false)?.into_iter().map(|(key, then, now)| (i, key, then, now)));
-            }
+            let rows = self.dicts.changes(py, same)?;
+            let rows = rows.into_iter().map(|(i, (key, then, now))| (i, key, then, now)).collect();
             let lists = changed(&self.lists, |list| list.holds(py, same))?;
             let cells = changed(&self.cells, |cell| is_cell(cell, py, same))?;
             let kinds = changed(&self.kinds, |(object, kind)| Ok(object.bind(py).get_type_ptr().addr() == *kind))?;
@@ -101,7 +100,7 @@ impl PyModuleWatch {
 
     /// Takes the present value of a dict's item for the one that it had.
     fn accept(&self, position: usize, key: &Bound<'_, PyAny>) -> PyResult<()> {
-        guarded(|| self.dicts.get(position).map_or(Ok(()), |dict| dict.accept(key.py(), key)))
+        guarded(|| self.dicts.accept(position, key))
     }
 
     /// Takes the present elements of a list for those that it had.
@@ -110,7 +109,7 @@ impl PyModuleWatch {
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-        self.dicts.iter().try_for_each(|dict| dict.traverse(&visit))?;
+        self.dicts.traverse(&visit)?;
         self.lists.iter().try_for_each(|list| list.traverse(&visit))?;
         self.kinds.iter().try_for_each(|(object, _)| visit.call(object))?;
         for (a, b) in self.cells.iter().chain(&self.modes) {
@@ -124,10 +123,8 @@ impl PyModuleWatch {
 impl PyModuleWatch {
     fn is_unchanged(&self, py: Python<'_>) -> PyResult<bool> {
         let same = self.same.bind(py);
-        for dict in &self.dicts {
-            if !dict.holds(py, same)? {
-                return Ok(false);
-            }
+        if self.torch.is_some_and(|(modes, default)| modes.default_type() != default) || !self.dicts.hold(py, same)? {
+            return Ok(false);
         }
         if self.kinds.iter().any(|(object, kind)| object.bind(py).get_type_ptr().addr() != *kind) {
             return Ok(false);
@@ -182,4 +179,11 @@ fn is_mode(ask: &Bound<'_, PyAny>, value: &Bound<'_, PyAny>) -> PyResult<bool> {
     // SAFETY: a live object; the result is a new reference, or null with an exception.
     let now = unsafe { Bound::from_owned_ptr_or_err(py, ffi::PyObject_CallNoArgs(ask.as_ptr()))? };
     if now.is(value) { Ok(true) } else { now.eq(value) }
+}
+
+/// Returns true if watches ask torch itself for the default type, and for modes that see functions
+/// and ops: whoever makes one need not name them.
+#[pyfunction]
+pub(crate) fn watches_torch_modes() -> bool {
+    TorchModes::get().is_some()
 }

@@ -1,4 +1,5 @@
 //! Notices changes of the weights that compiled code holds: `WeightWatch`.
+use super::dict::Version;
 use crate::{call::TensorWatch, errors::guarded};
 use pyo3::{PyTraverseError, PyVisit, ffi, prelude::*, types::PyDict};
 
@@ -7,9 +8,17 @@ use pyo3::{PyTraverseError, PyVisit, ffi, prelude::*, types::PyDict};
 #[pyclass(name = "WeightWatch", module = "disc._disc", frozen)]
 pub(crate) struct PyWeightWatch {
     /// Tables of modules, each with a key and the tensor there.
-    held: Vec<(Py<PyDict>, Py<PyAny>, TensorWatch)>,
+    held: Vec<Held>,
     /// Tensors that tensors of the tables are made of.
     parts: Vec<(Py<PyAny>, TensorWatch)>,
+}
+
+/// A tensor of a table: while the table has its version, the tensor is there.
+struct Held {
+    version: Version,
+    tensor: TensorWatch,
+    table: Py<PyDict>,
+    key: Py<PyAny>,
 }
 
 #[pymethods]
@@ -21,7 +30,12 @@ impl PyWeightWatch {
         guarded(|| {
             let in_table = |(table, key, compares): (Bound<'_, PyDict>, Bound<'_, PyAny>, bool)| {
                 let tensor = table.as_any().get_item(&key)?;
-                Ok((table.unbind(), key.unbind(), TensorWatch::new(&tensor, compares)?))
+                Ok(Held {
+                    version: Version::new(&table)?,
+                    tensor: TensorWatch::new(&tensor, compares)?,
+                    table: table.unbind(),
+                    key: key.unbind(),
+                })
             };
             let part = |(tensor, compares): (Bound<'_, PyAny>, bool)| {
                 let watch = TensorWatch::new(&tensor, compares)?;
@@ -41,22 +55,22 @@ impl PyWeightWatch {
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-        self.held.iter().try_for_each(|(table, _, _)| visit.call(table))?;
+        self.held.iter().try_for_each(|held| visit.call(&held.table))?;
         self.parts.iter().try_for_each(|(tensor, _)| visit.call(tensor))
     }
 }
 
 impl PyWeightWatch {
     pub(super) fn holds(&self, py: Python<'_>) -> PyResult<bool> {
-        for (table, key, tensor) in &self.held {
-            // SAFETY: the GIL is held, and a name can be hashed; the result is borrowed from the
-            // table, which keeps it alive while no code of Python runs.
-            let found = unsafe { ffi::PyDict_GetItemWithError(table.as_ptr(), key.as_ptr()) };
-            if found.is_null() || found.addr() != tensor.object() {
+        for held in &self.held {
+            // SAFETY: the table is alive.
+            if !unsafe { held.version.holds() } && !held.is_in_place(py) {
                 return Ok(false);
             }
-            // SAFETY: as above.
-            if !tensor.is_unchanged(unsafe { Borrowed::from_ptr(py, found) })? {
+            // SAFETY: the object is in its place in the table, which keeps it alive while no code of
+            // Python runs.
+            let tensor = unsafe { Borrowed::from_ptr(py, held.tensor.object_ptr()) };
+            if !held.tensor.is_unchanged(tensor)? {
                 return Ok(false);
             }
         }
@@ -66,5 +80,14 @@ impl PyWeightWatch {
             }
         }
         Ok(true)
+    }
+}
+
+impl Held {
+    #[cold]
+    fn is_in_place(&self, _: Python<'_>) -> bool {
+        // SAFETY: the GIL is held, and a name can be hashed; the result is borrowed and compared.
+        let found = unsafe { ffi::PyDict_GetItemWithError(self.table.as_ptr(), self.key.as_ptr()) };
+        found == self.tensor.object_ptr()
     }
 }

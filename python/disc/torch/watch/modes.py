@@ -9,6 +9,8 @@ import torch
 from torch import overrides
 from torch.utils._device import DeviceContext
 
+from ...core import extension
+
 #: Modes that count where code of the model asks for them, by the name that it uses.
 _ASKED: dict[str, Callable[[], Any]] = {
     "is_grad_enabled": torch.is_grad_enabled,
@@ -19,19 +21,28 @@ _ASKED: dict[str, Callable[[], Any]] = {
     "get_float32_matmul_precision": torch.get_float32_matmul_precision,
     "get_num_threads": torch.get_num_threads,
 }
-#: Asked at each call: without autocast, a trace, and modes that see torch's functions or ops, the
-#: program that served the last call may serve this one.
-PLAIN: list[tuple[Callable[[], Any], Any]] = [
+_PLAIN: list[tuple[Callable[[], Any], Any]] = [
     (torch._C._is_any_autocast_enabled, False),
     (torch._C._get_tracing_state, None),
+]
+_STACKS: list[tuple[Callable[[], Any], Any]] = [
     (torch._C._len_torch_dispatch_stack, 0),
     (torch._C._len_torch_function_stack, 0),
 ]
 
 
+def plain() -> list[tuple[Callable[[], Any], Any]]:
+    """The modes that each call asks for: without autocast, a trace, and modes that see torch's
+    functions or ops, the program that served the last call may serve this one.
+    """
+    return _PLAIN if extension.watches_torch_modes() else [*_PLAIN, *_STACKS]
+
+
 def asked(names: Collection[str]) -> list[tuple[Callable[[], Any], Any]]:
     """The modes that code with these names may ask for, with what they are now."""
-    found = [torch.get_default_dtype, *(ask for name, ask in _ASKED.items() if name in names)]
+    found = [ask for name, ask in _ASKED.items() if name in names]
+    if not extension.watches_torch_modes():
+        found.append(torch.get_default_dtype)
     return [(ask, ask()) for ask in dict.fromkeys(found)]
 
 

@@ -36,7 +36,7 @@ class ModuleWatch:
             rows = self._rows(reach)
             tensors = [(t, True) for t, _ in reach.tensors]
         watch = extension.module_watch(
-            **rows, plain=modes.PLAIN, tensors=extension.weight_watch([], tensors), same=same
+            **rows, plain=modes.plain(), tensors=extension.weight_watch([], tensors), same=same
         )
         self._native = watch
         self.serves = watch.serves

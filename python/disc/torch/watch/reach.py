@@ -33,10 +33,8 @@ _MOST_OBJECTS = 100_000
 #: Longer containers hold data, not settings.
 _MOST_ELEMENTS = 4096
 _TABLES = ("_parameters", "_buffers", "_modules")
-_HOOKS = (
-    "_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks", "_forward_hooks_with_kwargs",
-    "_forward_hooks_always_called", "_forward_pre_hooks_with_kwargs",
-)  # fmt: skip
+#: Tables of flags of hooks change with these. Hooks of backward change no result.
+_HOOKS = ("_forward_hooks", "_forward_pre_hooks")
 #: Read of each module by torch itself.
 _ALWAYS = frozenset(("forward", "training", "__call__"))
 #: Values that are looked at no further.
