@@ -4,6 +4,8 @@ model writes itself, against integers.
 
 from __future__ import annotations
 
+import dataclasses
+
 import disc
 import pytest
 import torch
@@ -54,7 +56,7 @@ def test_a_row_that_is_not_finite_gives_no_finite_result():
 
 def test_a_check_rounds_rows_too():
     model = nn.Sequential(nn.Linear(64, 128), nn.GELU(), nn.LayerNorm(128), nn.Linear(128, 64)).eval()
-    fast = disc.optimize(model, torch.randn(5, 64), options=INT8)
+    fast = disc.optimize(model, torch.randn(5, 64), options=dataclasses.replace(INT8, watch="off"))
     found = disc.check(fast, torch.randn(20, 64))
     assert found.ok, found
     with torch.no_grad():

@@ -15,7 +15,8 @@ type Address = unsafe extern "C" fn(*mut c_void, *mut *mut c_void) -> i32;
 /// `at::TensorBase::_version() const`.
 type Version = unsafe extern "C" fn(*const c_void) -> i64;
 
-/// `at::impl::PythonTorchFunctionTLS::stack_len()` and `c10::impl::TorchDispatchModeTLS::stack_len()`.
+/// `at::impl::PythonTorchFunctionTLS::stack_len()`, and the same of
+/// `c10::impl::TorchDispatchModeTLS`.
 type Count = unsafe extern "C" fn() -> i64;
 /// `c10::get_default_dtype_as_scalartype()`.
 type DefaultType = unsafe extern "C" fn() -> i8;

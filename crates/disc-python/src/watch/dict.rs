@@ -15,7 +15,7 @@ const VERSION: usize = 3;
 
 /// Dicts, each with the items of it that count.
 pub(super) struct DictWatches {
-    /// What is read of each dict where nothing changed, in the order of their addresses: a walk
+    /// All that is read of each dict where nothing changed, in the order of their addresses: a walk
     /// over them is a walk through memory.
     versions: Vec<Version>,
     /// The rest, in the same order.

@@ -67,8 +67,8 @@ impl PyWeightWatch {
             if !unsafe { held.version.holds() } && !held.is_in_place(py) {
                 return Ok(false);
             }
-            // SAFETY: the object is in its place in the table, which keeps it alive while no code of
-            // Python runs.
+            // SAFETY: the object is in its place in the table, which keeps it alive while no code
+            // of Python runs.
             let tensor = unsafe { Borrowed::from_ptr(py, held.tensor.object_ptr()) };
             if !held.tensor.is_unchanged(tensor)? {
                 return Ok(false);

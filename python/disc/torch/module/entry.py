@@ -107,7 +107,7 @@ class GraphEntry(Entry):
         self._addresses: frozenset[int] = frozenset()
         #: The weights as they were prepared; None where nobody watches them.
         self.weight_watch: Any = None
-        #: How often calls in a row met other weights, and the calls when they did last.
+        #: The calls in a row that met other weights, and the number of all calls at the last one.
         self._changes, self._calls_then = 0, 0
 
     def watch_weights(self, module: torch.nn.Module) -> None:

@@ -139,7 +139,7 @@ def _values(holder: Any) -> list[Any]:
 
 
 def _without_fakes(holder: Any, then: Any) -> Any:
-    """What a container holds besides fakes; a dict has again what it had under their keys."""
+    """The contents of a container besides fakes; a dict has again what it had under their keys."""
     if not isinstance(holder, dict):
         return type(then)(x for x in holder if not _is_fake(x))
     kept = {key: value for key, value in holder.items() if not _is_fake(value)}
