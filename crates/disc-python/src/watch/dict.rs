@@ -180,6 +180,8 @@ impl DictWatch {
         // No code of Python runs while these are gathered.
         let items: Vec<(Bound<'_, PyAny>, Bound<'_, PyAny>)> = self.dict.bind(py).iter().collect();
         let (mut found, mut met) = (Vec::new(), 0);
+        // The order of a dict counts where all of it does: it may be walked over.
+        let order: Vec<Bound<'_, PyAny>> = if names.is_none() { noted.keys().iter().collect() } else { Vec::new() };
         for (key, value) in items {
             if !counts(names, &key)? {
                 continue;
@@ -187,8 +189,10 @@ impl DictWatch {
             let before = noted.get_item(&key)?;
             met += usize::from(before.is_some());
             let value = what_counts(kind, value)?;
+            let is_in_place = names.is_some() || order.get(met.wrapping_sub(1)).map_or(Ok(false), |noted| noted.eq(&key))?;
             let is_same = match &before {
                 None => false,
+                Some(_) if !is_in_place => false,
                 Some(before) => before.is(&value) || same.call1((before, &value))?.is_truthy()?,
             };
             if !is_same {

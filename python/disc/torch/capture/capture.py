@@ -155,6 +155,10 @@ class _Entry(torch.nn.Module):
         #: Makes what the module is called in.
         self.within = contextlib.nullcontext
 
+    def __call__(self, *tensors):
+        """``forward``: hooks of all modules are for those of the user."""
+        return self.forward(*tensors)
+
     def forward(self, *tensors):
         self.seen.shapes = [tuple(t.shape) for t in tensors]
         args, kwargs = self.arguments.rebuild(tensors)

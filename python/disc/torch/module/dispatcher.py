@@ -27,7 +27,7 @@ from ..pytree.parameters import Parameters
 from ..watch.modes import are_functions_seen
 from ..watch.module_watch import ModuleWatch
 from ..watch.reach import Reach
-from ..watch.weights import gives_gradients
+from ..watch.weights import gives_gradients, versions
 from . import ladder
 from .carried import Carried
 from .entry import CompiledEntry, EagerEntry, Entry, GraphEntry, Refused, refreshed
@@ -120,13 +120,18 @@ class Dispatcher:
         """Asks an entry first that refuses calls of other forms."""
         is_verified = self.verification is not None and self.verification.is_open()
         is_first = isinstance(entry, GraphEntry) and form.is_plain and not is_verified
+        is_first = is_first and not entry.has_replaced
         self.last = (form.watch.serves, entry.weight_watch, entry.run) if is_first else None
 
     def _renewed(self, entry: Entry, form: Form, args: tuple, kwargs: dict) -> Entry:
         """The entry with weights as they are now: prepared again, or, where each call has others,
         one that takes them as inputs.
         """
-        if not isinstance(entry, GraphEntry) or entry.has_its_weights():
+        if not isinstance(entry, GraphEntry):
+            return entry
+        if entry.has_its_weights():
+            if entry.has_replaced:
+                self._refuse_gradients()
             return entry
         if isinstance(entry, CompiledEntry) and entry.keep_changing():
             with self._lock:
@@ -155,15 +160,19 @@ class Dispatcher:
         """
         if entry.has_its_weights():
             return
+        self._refuse_gradients()
         module = self.original()
-        if gives_gradients(module):
+        with self._lock:
+            if not entry.has_its_weights():
+                # A change meanwhile is one of what is watched.
+                entry.watch_weights(module)
+                entry.use(refreshed(entry, module))
+
+    def _refuse_gradients(self) -> None:
+        if gives_gradients(self.original()):
             raise Refused(
                 Error("a tensor that took the place of a parameter requires a gradient", code="E0610")
             )
-        with self._lock:
-            if not entry.has_its_weights():
-                entry.use(refreshed(entry, module))
-                entry.watch_weights(module)
 
     @staticmethod
     def _accept_notes(form: Form) -> None:
@@ -205,8 +214,17 @@ class Dispatcher:
         if (found := self.forms.find(key, self.original, may_be_open)) is not None:
             return found
         with self._lock:
-            found = self.forms.find(key, self.original, may_be_open)
+            found = self.forms.find(key, self.original, may_be_open) or self._equal(key)
             return found or self._take_up(key) or self._compile(key, args, kwargs)
+
+    def _equal(self, key: tuple) -> Form | None:
+        """A form for a module that has other lists and dicts now, which hold the same."""
+        for form in self.forms.of_key(key):
+            if form.watch.is_equal():
+                form.watch = self._watch()
+                if form.is_for(self.original):
+                    return form
+        return None
 
     def _with_constants(self, form: Form, args: tuple, kwargs: dict) -> Form:
         """The form for the values of a call's integers: none of the programs for all values of
@@ -220,16 +238,22 @@ class Dispatcher:
         is_off = self.options.watch == "off" or self.options.release_weights
         return ModuleWatch(None if is_off else Reach(self.original()))
 
-    def _hold(self, form: Form) -> Form:
+    def _hold(self, form: Form, before: list | None = None) -> Form:
         for entry in form.entries:
-            self.watch_weights(entry)
+            self.watch_weights(entry, before)
         self.forms.held.append(form)
         return form
 
-    def watch_weights(self, entry: Entry) -> None:
-        """Watches the weights of an entry from now on."""
-        if isinstance(entry, GraphEntry) and self.options.watch != "off" and not self.options.release_weights:
-            entry.watch_weights(self.original())
+    def watch_weights(self, entry: Entry, before: list | None = None) -> None:
+        """Watches the weights of an entry from now on. Those that changed since ``before``, while it
+        was compiled, are read again.
+        """
+        if self.options.watch == "off" or self.options.release_weights or not isinstance(entry, GraphEntry):
+            return
+        module = self.original()
+        entry.watch_weights(module)
+        if before is not None and versions(module) != before:
+            entry.use(refreshed(entry, module))
 
     def is_compiled(self, args: tuple, kwargs: dict) -> bool:
         """Returns true if compiled code serves a call, and not torch alone."""
@@ -268,9 +292,18 @@ class Dispatcher:
             found = self.open_integers.form(self, key, watch, args, kwargs)
             if found is not None:
                 return self._hold(found)
+        before = self.versions()
         entry = self.build(args, kwargs, self.dims, is_example)
-        # What the capture itself has prepared for good is no change.
-        return self._hold(Form(key, watch if watch.holds() else self._watch(), [entry]))
+        if not watch.holds() and not watch.is_prepared():
+            # Another thread may have changed the module meanwhile, or the first call of all did.
+            watch = self._watch()
+            entry = self.build(args, kwargs, self.dims, is_example)
+        return self._hold(Form(key, watch if watch.holds() else self._watch(), [entry]), before)
+
+    def versions(self) -> list | None:
+        """The versions of the weights; None where nobody watches them."""
+        is_off = self.options.watch == "off" or self.options.release_weights
+        return None if is_off else versions(self.original())
 
     def _of_changes(self, others: list[Form]) -> EagerEntry:
         """Serves all further states of a module that is changed again and again."""

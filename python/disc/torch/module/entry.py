@@ -21,7 +21,7 @@ from ..graph.weight_names import bytes_of
 from ..pytree import given_caches
 from ..pytree.result import Result
 from ..state import Shapes, State
-from ..watch.weights import watch_weights
+from ..watch.weights import has_replaced, watch_weights
 from ..weights import find_weight
 
 if TYPE_CHECKING:
@@ -107,12 +107,15 @@ class GraphEntry(Entry):
         self._addresses: frozenset[int] = frozenset()
         #: The weights as they were prepared; None where nobody watches them.
         self.weight_watch: Any = None
+        #: Tensors took the place of parameters, by which a call may be differentiated.
+        self.has_replaced = False
         #: The calls in a row that met other weights, and the number of all calls at the last one.
         self._changes, self._calls_then = 0, 0
 
     def watch_weights(self, module: torch.nn.Module) -> None:
         """Watches the weights, which are prepared as they are in ``module``."""
         self.weight_watch = watch_weights(module, [name for name, _ in self.weights()])
+        self.has_replaced = has_replaced(module)
 
     def keep_changing(self) -> bool:
         """Notes that a call met other weights; returns true if each of the last calls did."""

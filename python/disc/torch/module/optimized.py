@@ -69,16 +69,14 @@ class OptimizedModule(torch.nn.Module, Compiled, metaclass=StandInType):
     # Calls.
 
     def __call__(self, *args, **kwargs):
-        """``forward``, by the way of ``torch.nn.Module`` only where there are hooks:
-        that costs a quarter of a small call.
+        """``forward``, by the way of ``torch.nn.Module`` only where there are hooks: that costs a
+        quarter of a small call. Hooks of all modules are part of what is compiled.
         """
         if (
             self._forward_hooks
             or self._forward_pre_hooks
             or self._backward_hooks
             or self._backward_pre_hooks
-            or _modules._global_forward_hooks
-            or _modules._global_forward_pre_hooks
             or _modules._global_backward_hooks
             or _modules._global_backward_pre_hooks
             or self._compiled_call_impl is not None

@@ -69,6 +69,7 @@ def _lone_size(form: Form, error: DimError) -> int | None:
 def _compile(dispatcher: Dispatcher, form: Form, error: DimError, args: tuple, kwargs: dict) -> None:
     try:
         # Autocast is a state of the thread.
+        before = dispatcher.versions()
         with autocast_state.restored(form.autocast):
             found = _serving(dispatcher, form, error, args, kwargs)
         if not form.watch.holds():
@@ -82,7 +83,7 @@ def _compile(dispatcher: Dispatcher, form: Form, error: DimError, args: tuple, k
     if found is None:
         form.is_closed = True
     elif dispatcher.training is form.training:
-        dispatcher.watch_weights(found)
+        dispatcher.watch_weights(found, before)
         form.entries.append(found)
         logging.getLogger("disc.compile").info("%s has one more variant: %s", dispatcher.name, error)
 

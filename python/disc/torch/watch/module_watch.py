@@ -8,6 +8,7 @@ Invariant: a watch that holds means that a capture made now would be the one tha
 from __future__ import annotations
 
 import functools
+import operator
 from collections.abc import Collection
 from typing import Any
 
@@ -16,7 +17,8 @@ import torch
 from ...core import extension
 from . import modes
 from .reach import Reach
-from .values import is_switch, kind_of_weight, same
+from .values import are_equal, is_switch, kind_of_weight, same
+from .weights import are_tied, tied_places
 
 
 class ModuleWatch:
@@ -44,7 +46,8 @@ class ModuleWatch:
 
     def _rows(self, reach: Reach) -> dict[str, Any]:
         names = frozenset(reach.names)
-        weights = {id(table) for m in reach.modules for table in (m._parameters, m._buffers)}
+        parts = [m for m in reach.modules if id(m) in reach.parts]
+        weights = {id(table) for m in parts for table in (m._parameters, m._buffers)}
         dicts = [(space, names, None, place) for space, place in reach.spaces]
         dicts += [(space, frozenset(used), None, place) for space, place, used in reach.globals.values()]
         dicts += [(d, frozenset(d), None, place) for d, place in reach.registries if _has_plain_keys(d)]
@@ -55,8 +58,12 @@ class ModuleWatch:
             "dicts": [row[:3] for row in dicts],
             "lists": [held for held, _ in reach.lists],
             "cells": [(cell, cell.cell_contents) for cell, _ in reach.cells if _has_content(cell)],
-            "objects": reach.modules,
-            "modes": modes.asked(names) + [_contents_of(held) for held, _ in reach.others],
+            "objects": [*reach.modules, *reach.objects],
+            "modes": [
+                *modes.asked(names),
+                *(_contents_of(held) for held, _ in reach.others),
+                *((functools.partial(are_tied, places), True) for places in tied_places(parts)),
+            ],
         }
 
     def changed(self) -> list[str]:
@@ -69,11 +76,28 @@ class ModuleWatch:
         found += [reach.lists[i][1] for i in lists]
         named = [name for cell, name in reach.cells if _has_content(cell)]
         found += [named[i] for i in cells if i < len(named)]
-        found += [f"the class of {type(reach.modules[i]).__name__}" for i in kinds]
-        found += ["a mode of torch, or a set" for _ in changed_modes]
+        objects = [*reach.modules, *reach.objects]
+        found += [f"the class of {type(objects[i]).__name__}" for i in kinds]
+        found += ["a mode of torch, a set, or tied weights" for _ in changed_modes]
         if has_tensors:
             found.append("a tensor that is no parameter and no buffer")
         return list(dict.fromkeys(found))
+
+    def is_equal(self) -> bool:
+        """Returns true if all that changed are lists, dicts and sets that others took the place of,
+        which hold the same.
+        """
+        rows, *others = self._native.changes()
+        # The same object under its key is in another place of its dict.
+        are_others = all(then is not now and are_equal(then, now) for _, _, then, now in rows)
+        return bool(rows) and not any(others) and are_others
+
+    def is_prepared(self) -> bool:
+        """Returns true if all that changed are new flags: a first call leaves them, which say what
+        it has prepared.
+        """
+        rows, *others = self._native.changes()
+        return not any(others) and all(then is None and isinstance(now, bool) for _, _, then, now in rows)
 
     def accept_notes(self, names: Collection[str] | None) -> None:
         """Takes attributes of these names that changed for what was; without names all that
@@ -105,12 +129,11 @@ def _has_plain_keys(table: dict) -> bool:
 
 
 def _contents_of(held: Any) -> tuple[Any, Any]:
-    """A function that says what a set or a queue holds, and what that is now."""
-    ask = (
-        functools.partial(frozenset, held) if isinstance(held, set) else functools.partial(_identities, held)
-    )
-    return ask, ask()
+    """A function that tells of what a set or a queue holds, and its answer now."""
+    if isinstance(held, set):
+        return functools.partial(frozenset, held), frozenset(held)
+    return functools.partial(_holds, held, tuple(held)), True
 
 
-def _identities(held: Any) -> tuple[int, ...]:
-    return tuple(map(id, held))
+def _holds(held: Any, then: tuple) -> bool:
+    return len(held) == len(then) and all(map(operator.is_, held, then))

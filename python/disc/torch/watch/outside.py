@@ -18,7 +18,9 @@ from typing import Any
 import torch
 
 from ...core.errors import Error
+from ..cache.doubts import is_installed
 from ..capture import side_effects
+from ..overrides.reached import is_left
 from .reach import Reach
 
 _MISSING = object()
@@ -29,15 +31,22 @@ class Outside:
 
     def __init__(self, reach: Reach):
         own = {id(held) for m in reach.modules for held in (m.__dict__, *m.__dict__.values())}
+        # What installed packages keep is their own business.
+        own |= reach.foreign
+        own |= {id(space) for space, _, _ in reach.globals.values() if is_installed(space)}
+        own |= {id(space) for space, name, _ in reach.globals.values() if is_left(name)}
+        own |= {space for space, kind in reach.classes.items() if is_left(kind.__module__)}
         self._holders: list[tuple[Any, Any, str]] = [
             (holder, holder.copy(), place)
             for holder, place in (*reach.dicts, *reach.lists, *reach.others)
             if id(holder) not in own
         ]
         spaces = [(space, {*space}, place) for space, place in reach.spaces if id(space) not in own]
-        spaces += [(space, names, place) for space, place, names in reach.globals.values()]
+        spaces += [
+            (space, names, place) for space, place, names in reach.globals.values() if id(space) not in own
+        ]
         self._spaces = [
-            (space, {name: space[name] for name in names if name in space}, place)
+            (space, {name: space[name] for name in names if name in space}, frozenset(space), place)
             for space, names, place in spaces
         ]
         self._classes = reach.classes
@@ -46,9 +55,11 @@ class Outside:
             (t, t._version, t.detach().clone(), place) for t, place in reach.tensors if _is_small(t)
         ]
 
-    def put_back(self) -> list[str]:
-        """Restores all that was changed since, and names it."""
-        return list(dict.fromkeys(self._put_back()))
+    def put_back(self, is_trial: bool = False) -> list[str]:
+        """Restores all that was changed since, and names it. New names go where a trace has made
+        them, or a trial of the module.
+        """
+        return list(dict.fromkeys(self._put_back(is_trial)))
 
     def take_out_fakes(self) -> list[str]:
         """Takes out what a trace computed, and names where: other threads may have written too."""
@@ -57,16 +68,29 @@ class Outside:
             if side_effects.is_other(holder, then) and any(map(_is_fake, _values(holder))):
                 _refill(holder, _without_fakes(holder, then))
                 found.append(place)
-        for space, then, place in self._spaces:
+        for space, then, known, place in self._spaces:
             for name, value in then.items():
                 if _is_fake(space.get(name)):
                     self._restore(space, name, value)
                     found.append(f"{place}.{name}")
+            found += self._take_out_new(space, known, place)
         for cell, then, place in self._cells:
             if _is_fake(_content(cell)):
                 cell.cell_contents = then
                 found.append(place)
         return found
+
+    def _take_out_new(
+        self, space: dict, known: frozenset, place: str, is_trial: bool = False
+    ) -> Iterator[str]:
+        """Takes out names that a trace has added, or all that were added."""
+        new = [name for name in space if name not in known and (is_trial or _holds_fakes(space[name]))]
+        for name in new:
+            if (kind := self._classes.get(id(space))) is not None:
+                type.__delattr__(kind, name)
+            else:
+                del space[name]
+            yield f"{place}.{name}"
 
     def _restore(self, space: dict, name: str, value: Any) -> None:
         if (kind := self._classes.get(id(space))) is not None:
@@ -74,16 +98,17 @@ class Outside:
         else:
             space[name] = value
 
-    def _put_back(self) -> Iterator[str]:
+    def _put_back(self, is_trial: bool) -> Iterator[str]:
         for holder, then, place in self._holders:
             if side_effects.is_other(holder, then):
                 _refill(holder, then)
                 yield place
-        for space, then, place in self._spaces:
+        for space, then, known, place in self._spaces:
             for name, value in then.items():
                 if space.get(name, _MISSING) is not value:
                     self._restore(space, name, value)
                     yield f"{place}.{name}"
+            yield from self._take_out_new(space, known, place, is_trial)
         for cell, then, place in self._cells:
             if _content(cell) is not then:
                 if then is _MISSING:
@@ -111,12 +136,12 @@ def refuse_written(
             run()
             between = make()
             run()
-            kept = between.put_back()
+            kept = between.put_back(is_trial=True)
     except Exception:
         # Errors on the example are reported by the capture.
         kept = written
     finally:
-        before.put_back()
+        before.put_back(is_trial=True)
     if kept:
         raise refusal(module, kept)
 
@@ -132,6 +157,10 @@ def refusal(module: torch.nn.Module, written: list[str]) -> Error:
 
 def _is_fake(value: Any) -> bool:
     return isinstance(value, (torch._subclasses.FakeTensor, torch.SymInt, torch.SymFloat, torch.SymBool))
+
+
+def _holds_fakes(value: Any) -> bool:
+    return _is_fake(value) or (isinstance(value, (list, tuple)) and any(map(_is_fake, value)))
 
 
 def _values(holder: Any) -> list[Any]:

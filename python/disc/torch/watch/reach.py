@@ -16,7 +16,6 @@ import logging
 import sys
 import threading
 import types
-from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -35,8 +34,19 @@ _MOST_ELEMENTS = 4096
 _TABLES = ("_parameters", "_buffers", "_modules")
 #: Tables of flags of hooks change with these. Hooks of backward change no result.
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks")
-#: Read of each module by torch itself.
-_ALWAYS = frozenset(("forward", "training", "__call__"))
+#: Read by torch itself, and by operators and statements of Python, which do not name them.
+_ALWAYS = frozenset(
+    (
+        "forward", "training", *_TABLES, *_HOOKS, "data", "maps", "__call__", "__getattr__", "__getattribute__", "__getitem__",
+        "__contains__", "__iter__", "__next__", "__len__", "__reversed__", "__missing__", "__enter__", "__exit__", "__bool__",
+        "__int__", "__float__", "__index__", "__get__", "__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__", "__hash__",
+        "__add__", "__radd__", "__sub__", "__rsub__", "__mul__", "__rmul__", "__truediv__", "__rtruediv__", "__floordiv__",
+        "__mod__", "__pow__", "__rpow__", "__matmul__", "__rmatmul__", "__neg__", "__abs__", "__and__", "__or__", "__xor__",
+        "__round__", "__format__", "__str__",
+    )
+)  # fmt: skip
+#: Modules of Python whose classes hold values of the user's.
+_HOLDERS_OF = frozenset(("types", "argparse", "collections"))
 #: Values that are looked at no further.
 _ENDS = (
     type(None), bool, int, float, complex, str, bytes, torch.dtype, torch.device, torch.memory_format, torch.layout,
@@ -69,6 +79,12 @@ class Reach:
         self.cells: list[tuple[types.CellType, str]] = []
         #: Tensors that are neither parameters nor buffers.
         self.tensors: list[tuple[torch.Tensor, str]] = []
+        #: Containers and spaces of installed packages.
+        self.foreign: set[int] = set()
+        #: Objects whose class counts.
+        self.objects: list[Any] = []
+        #: The modules whose weights are parameters of the whole.
+        self.parts: set[int] = {id(m) for m in module.modules()}
         self._weights: set[int] = set()
         self._met: dict[int, Any] = {}
         #: Spaces whose values are followed once some code names them.
@@ -121,6 +137,8 @@ class Reach:
 
     def _holder(self, value: Any, kind: type, place: str) -> None:
         """Follows containers, and objects of classes of the user's."""
+        if self._is_foreign:
+            self.foreign.add(id(value))
         if isinstance(value, (*_DICTS, list, tuple, set, collections.deque)) and len(value) > _MOST_ELEMENTS:
             return
         if isinstance(value, _DICTS):
@@ -136,13 +154,19 @@ class Reach:
             self.others.append((value, place))
             for x in list(value):
                 self.add(x, place)
-        if isinstance(held := getattr(value, "__dict__", None), dict) and not is_known(kind.__module__):
+        elif kind is types.MappingProxyType:
+            self.add(gc.get_referents(value)[0], place)
+        held = getattr(value, "__dict__", None)
+        if isinstance(held, dict) and (not is_known(kind.__module__) or kind.__module__ in _HOLDERS_OF):
+            self.objects.append(value)
             self._space(held, place)
             self._class(kind)
 
     def _space(self, space: dict, place: str) -> None:
         if id(space) not in self._met:
             self._met[id(space)] = space
+            if self._is_foreign:
+                self.foreign.add(id(space))
             self.spaces.append((space, place))
             self._open.append((space, place, self._is_foreign, set()))
 
@@ -156,7 +180,8 @@ class Reach:
                 continue
             self._met[id(table)] = table
             self.dicts.append((table, place if name in _TABLES else f"{place or type(m).__name__}.{name}"))
-            self._weights |= {id(t) for t in table.values() if isinstance(t, torch.Tensor)}
+            if id(m) in self.parts:
+                self._weights |= {id(t) for t in table.values() if isinstance(t, torch.Tensor)}
             for key, x in list(table.items()):
                 self.add(x, f"{place}.{key}" if place else str(key))
         self._class(type(m))
@@ -168,6 +193,9 @@ class Reach:
                 continue
             self._met[id(base)] = base
             space = _dict_of(base)
+            if isinstance(names := space.get("attribute_map"), dict):
+                # Configurations of transformers: an attribute by another name.
+                self.names |= {name for name in names.values() if isinstance(name, str)}
             self.classes[id(space)] = base
             if is_known(base.__module__):
                 if issubclass(base, torch.nn.Module):
@@ -207,21 +235,25 @@ class Reach:
             self._space(f.__dict__, f.__qualname__)
         attributes = attributes_of(f.__code__)
         self.names |= attributes
-        used = code_names.global_names(f.__code__) & f.__globals__.keys()
-        self._globals(f.__globals__, used, attributes)
+        self._globals(f.__globals__, code_names.global_names(f.__code__), attributes)
 
-    def _globals(self, space: dict, names: Iterable[str], attributes: frozenset[str], depth: int = 4) -> None:
+    def _globals(
+        self, space: dict, names: frozenset[str], attributes: frozenset[str], depth: int = 4
+    ) -> None:
         """Follows globals that a function names, and what it may take from modules among them."""
         module = space.get("__name__", "globals")
         _, _, known = self.globals.setdefault(id(space), (space, module, set()))
-        for name in names:
+        # Names of the user's that are not there yet count too: they may be asked for, or hide a
+        # built-in one. Packages load parts of theirs late.
+        known |= names & space.keys() if is_left(module) or is_installed(space) else names
+        for name in names & space.keys():
             value = space[name]
-            known.add(name)
             if not isinstance(value, types.ModuleType):
-                self.add(value, f"{module}.{name}")
+                # What Python and torch hold themselves (``sys.modules``) is no setting of a model.
+                if not is_left(module):
+                    self.add(value, f"{module}.{name}")
             elif depth and vars(value) is not space:
-                held = vars(value)
-                self._globals(held, attributes & held.keys(), attributes, depth - 1)
+                self._globals(vars(value), attributes, attributes, depth - 1)
 
 
 #: The parts of objects around functions and values.
@@ -230,7 +262,7 @@ _PARTS = {
     staticmethod: lambda x: (x.__func__,),
     classmethod: lambda x: (x.__func__,),
     property: lambda x: (x.fget, x.fset),
-    functools.partial: lambda x: (x.func, *x.args, *x.keywords.values()),
+    functools.partial: lambda x: (x.func, x.args, x.keywords),
     functools._lru_cache_wrapper: lambda x: (x.__wrapped__,),
     functools.cached_property: lambda x: (x.func,),
 }

@@ -51,3 +51,16 @@ def is_switch(then: Any, now: Any) -> bool:
     if isinstance(then, torch.nn.Module) or isinstance(now, torch.nn.Module):
         return True
     return isinstance(then, _SWITCHES) and isinstance(now, _SWITCHES)
+
+
+def are_equal(then: Any, now: Any) -> bool:
+    """Returns true if two values are equal: plain ones, and lists, dicts and sets of such."""
+    if same(then, now):
+        return True
+    if type(then) is not type(now):
+        return False
+    if isinstance(then, dict):
+        return list(then) == list(now) and all(map(are_equal, then.values(), now.values()))
+    if isinstance(then, (list, tuple)):
+        return len(then) == len(now) and all(map(are_equal, then, now))
+    return isinstance(then, set) and all(type(x) in _PLAIN for x in then) and then == now

@@ -32,12 +32,11 @@ def watch_weights(module: torch.nn.Module, names: Iterable[str]):
             rest = []
         table = owner._parameters if leaf in owner._parameters else owner._buffers
         found = table[leaf]
-        # Vectors may be copied too, into what is folded: their versions tell.
-        tables[id(table), leaf] = table, leaf, not rest and found.dim() > 1
+        tables[id(table), leaf] = table, leaf, not rest
         for step in rest:
             found = getattr(found, step)
         if rest:
-            parts.append((found, found.dim() > 1))
+            parts.append((found, True))
     return extension.weight_watch(list(tables.values()), parts)
 
 
@@ -49,14 +48,41 @@ def _child(owner: torch.nn.Module, step: str) -> torch.nn.Module | None:
     return found if isinstance(found, torch.nn.Module) else None
 
 
+def tied_places(modules: Iterable[torch.nn.Module]) -> list[list[tuple[dict, str]]]:
+    """The places of each tensor that more than one place has: a program has one weight for them."""
+    found: dict[int, list[tuple[dict, str]]] = {}
+    for m in modules:
+        for table in (m._parameters, m._buffers):
+            for name, t in table.items():
+                if t is not None:
+                    found.setdefault(id(t), []).append((table, name))
+    return [places for places in found.values() if len(places) > 1]
+
+
+def are_tied(places: list[tuple[dict, str]]) -> bool:
+    """Returns true if all of some places have one tensor."""
+    (table, name), *others = places
+    first = table.get(name)
+    return all(table.get(name) is first for table, name in others)
+
+
 def gives_gradients(module: torch.nn.Module) -> bool:
     """Returns true if tensors took the place of parameters to be differentiated by, as
     ``torch.func.functional_call`` puts them there.
     """
-    if not torch.is_grad_enabled():
-        return False
+    return torch.is_grad_enabled() and has_replaced(module)
+
+
+def has_replaced(module: torch.nn.Module) -> bool:
+    """Returns true if tensors that require a gradient took the place of parameters."""
     return any(
         t is not None and t.requires_grad and not isinstance(t, torch.nn.Parameter)
         for m in module.modules()
         for t in m._parameters.values()
     )
+
+
+def versions(module: torch.nn.Module) -> list[tuple[int, int]]:
+    """The identities and versions of parameters and buffers."""
+    found = [t for m in module.modules() for t in (*m._parameters.values(), *m._buffers.values())]
+    return [(id(t), 0 if t.is_inference() else t._version) for t in found if t is not None]
