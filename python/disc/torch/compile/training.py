@@ -29,6 +29,7 @@ from .inference import CompiledGraph
 from .partition_joint import partition
 from .refused import worded
 from .registry import EagerGraph
+from .second_derivatives import SecondDerivatives, newest_function
 
 _LOG = logging.getLogger("disc.compile")
 
@@ -77,9 +78,12 @@ def compiled_for_training(
     the latest when the first gradient is asked for.
     """
     made = DifferentiatedGraph(gm)
+    again = SecondDerivatives(gm)
 
     def forward(inner: torch.fx.GraphModule, _) -> Callable:
-        returned = TracingContext.get().fw_metadata.num_forward
+        metadata = TracingContext.get().fw_metadata
+        again.read(inner, metadata)
+        returned = metadata.num_forward
         part, computed = _part(inner, options, "forward")
         made.parts["forward"] = part
         saved = [position for position in computed if position >= returned]
@@ -119,7 +123,11 @@ def compiled_for_training(
         partition_fn=divided,
         keep_inference_input_mutations=True,
     )
-    return made, build(gm, example_inputs)
+    before = newest_function()
+    call = build(gm, example_inputs)
+    if (function := newest_function()) is not before:
+        again.attach(function)
+    return made, call
 
 
 def _part(
