@@ -102,6 +102,8 @@ CASES = {
     ),
     "vander": (lambda x: (torch.vander(x), torch.vander(x, 3, True)), [((5,),), ((1,),), ((0,),)]),
     "linalg.vander": (lambda x: torch.linalg.vander(x, N=4), [((2, 5),), ((3, 1),)]),
+    "linalg.vander of a number": (lambda x: torch.linalg.vander(x.sum(), N=2), [((3,),), ((1,),)]),
+    "linalg.vander, square": (lambda x: torch.linalg.vander(x), [((2, 5),), ((1, 2),)]),
     "gradient": (lambda x: torch.gradient(x), [((5, 4),), ((2, 9),)]),
     "gradient of order 2": (
         lambda x: torch.gradient(x, spacing=0.5, dim=(0, 1), edge_order=2),

@@ -52,7 +52,10 @@ def _vander(x, N=None, increasing=False):
 
 
 def _linalg_vander(x, *, N=None):
-    return _powers(x, x.shape[-1] if N is None else N)
+    x = x.unsqueeze(-1) if x.dim() == 0 else x
+    count = x.shape[-1] if N is None else N
+    torch._check(count > 1, lambda: "N must be greater than 1.")
+    return _powers(x, count)
 
 
 def _powers(x, count):
