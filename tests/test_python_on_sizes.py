@@ -187,3 +187,15 @@ def test_a_root_of_a_size_is_a_size_of_squares(root):
         torch.testing.assert_close(fast(x), module(x))
     with pytest.raises(disc.Error, match="x_1 = 15"):
         fast(torch.randn(2, 15, 4))
+
+
+@pytest.mark.fallback
+def test_torch_runs_a_program_that_is_no_valid_one():
+    def square(x):
+        side = int(x.shape[0] ** 0.5)
+        return x.reshape(side, side)
+
+    fast = disc.optimize(Function(square), torch.randn(16))
+    for n in (16, 25):
+        x = torch.randn(n)
+        torch.testing.assert_close(fast(x), square(x))

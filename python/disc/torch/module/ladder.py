@@ -167,8 +167,10 @@ def _falls(error: Error, request: Request) -> bool:
     """Returns true for an error that is about what the model contains."""
     if isinstance(error, DimError):
         return request.dims is None
-    # The program was made: what is left are options, and what this machine can do.
-    return not request.is_lowered or isinstance(error, CompileError) or error.code.startswith("E02")
+    # The program was made: what is left are options, what this machine can do, and faults of the
+    # program itself.
+    is_of_program = isinstance(error, CompileError) or error.code.startswith(("E01", "E02"))
+    return not request.is_lowered or is_of_program
 
 
 def _whole(request: Request, stage) -> CompiledEntry:
