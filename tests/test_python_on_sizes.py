@@ -171,7 +171,8 @@ def test_sizes_are_as_they_were_behind_a_capture(compile_module):
 
 
 @pytest.mark.parametrize(
-    "root", [lambda n: int(n**0.5), lambda n: int(math.sqrt(n)), lambda n: round(n**0.5)]
+    "root",
+    [lambda n: int(n**0.5), lambda n: int(math.sqrt(n)), lambda n: round(n**0.5), lambda n: math.isqrt(n)],
 )
 def test_a_root_of_a_size_is_a_size_of_squares(root):
     class Patches(torch.nn.Module):

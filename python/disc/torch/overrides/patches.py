@@ -56,6 +56,10 @@ def _sqrt(x):
     return torch.sym_sqrt(x) if isinstance(x, NUMBERS) else _math_sqrt(x)
 
 
+def _isqrt(x):
+    return torch.sym_int(torch.sym_sqrt(x)) if isinstance(x, torch.SymInt) else _math_isqrt(x)
+
+
 def _log2(x):
     return torch._sym_log2(x) if isinstance(x, NUMBERS) else _math_log2(x)
 
@@ -242,7 +246,7 @@ def _resize_memory(self, size):
 
 _plain_resize = torch.UntypedStorage.resize_
 _math_log, _math_log2, _math_log10 = math.log, math.log2, math.log10
-_math_sqrt = math.sqrt
+_math_sqrt, _math_isqrt = math.sqrt, math.isqrt
 _torch_trapezoid, _torch_cumulative_trapezoid = torch.trapezoid, torch.cumulative_trapezoid
 _torch_tensor_split = torch.tensor_split
 _torch_gaussian_nll_loss = torch.nn.functional.gaussian_nll_loss
@@ -267,6 +271,7 @@ register(
             decomposition_table, torch.ops.aten.unbind.int, _unbind, "torch squeezes what may be longer"
         ),
         Override(math, "sqrt", _sqrt, _SYMBOLIC),
+        Override(math, "isqrt", _isqrt, _SYMBOLIC),
         Override(math, "log", _log, _SYMBOLIC),
         Override(math, "log2", _log2, _SYMBOLIC),
         Override(math, "log10", _log10, _SYMBOLIC),
