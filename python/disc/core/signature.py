@@ -53,10 +53,12 @@ class Signature:
     fixed: Sequence[str] = ()
     #: The lines of the model that ask for facts, checks and fixed sizes.
     asked_at: dict[str, str] = field(default_factory=dict)
+    #: The words for checks that calls broke.
+    _words: dict[str, fact_words.Words | None] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
     #: The inputs that are integers: each is the first size of a tensor without elements.
     integers: frozenset[str] = frozenset()
-    #: The words for checks that calls broke.
-    _words: dict[str, fact_words.Words | None] = field(default_factory=dict, repr=False, compare=False)
 
     def violated(self, size: Callable[[int, int], int]) -> Check | None:
         """The first check that does not hold; ``size(i, axis)`` gives the sizes of a call."""
