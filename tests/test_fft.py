@@ -49,7 +49,9 @@ def test_back_to_lines_of_even_length(compile_module):
 def test_lines_of_no_elements_are_refused_as_in_eager(transform):
     fast = disc.optimize(Function(lambda x: transform(x).abs()), (torch.randn(2, 8),))
     for function in (transform, fast):
-        with pytest.raises((RuntimeError, disc.DimError), match=r"number of data points|needs .* >= 1"):
+        with pytest.raises(
+            (RuntimeError, disc.DimError), match=r"number of data points|needs .* (>= 1|at least 2)"
+        ):
             function(torch.randn(2, 0))
 
 

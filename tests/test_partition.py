@@ -124,7 +124,7 @@ class Counts(nn.Module):
         self.seen.add_(x.sum(0))
         self.seen[1:3] = 0.5
         self.calls += 1
-        after = torch.special.zeta(x.abs() + 2, 1.5) * self.seen
+        after = torch.igamma(x.abs() + 2, x.abs() + 1.5) * self.seen
         return before.relu() + 1, after.tanh() * 2, self.calls * 2
 
 
@@ -143,7 +143,7 @@ class Changes(nn.Module):
     def forward(self, x):
         y = x @ (self.written * 2 + 1) + self.assigned.exp()
         self.assigned = self.assigned + 0.5
-        z = torch.special.zeta(y.abs() + 2, 1.5)
+        z = torch.igamma(y.abs() + 2, y.abs() + 1.5)
         self.written.add_(0.1)
         return (y.tanh() + 1) * 2, z * 2 - 1
 
@@ -248,5 +248,5 @@ def test_what_a_model_checks_of_a_count_is_checked():
     assert report(fast)["clusters"] >= 1
     x = 0.1 * torch.randn(6, 3)
     torch.testing.assert_close(fast(x, torch.ones(6)), Model()(x, torch.ones(6)))
-    with pytest.raises((RuntimeError, disc.Error), match=">= 2"):
+    with pytest.raises((RuntimeError, disc.Error), match=r">= 2|Expected cond to be True"):
         fast(x, torch.tensor([1.0, -1, -1, -1, -1, -1]))

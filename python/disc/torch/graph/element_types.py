@@ -38,6 +38,9 @@ def refused(func, dtypes: list[torch.dtype], args, kwargs: dict) -> torch.dtype 
     name = getattr(func, "_opname", None)
     if name in ("sub", "rsub"):
         return torch.bool if torch.bool in dtypes else None
+    if name == "lerp" and _is_number(args[2] if len(args) > 2 else kwargs.get("weight")):
+        # A weight without axes is a number, which any type is multiplied by.
+        return None
     takes = _TAKES.get(name)
     if takes is None or not dtypes or dtypes[0].is_floating_point or dtypes[0].is_complex:
         return None
@@ -47,3 +50,9 @@ def refused(func, dtypes: list[torch.dtype], args, kwargs: dict) -> torch.dtype 
         return None
     converts = any(isinstance(x, torch.dtype) for x in (*args, *kwargs.values()))
     return None if converts else dtypes[0]
+
+
+def _is_number(weight) -> bool:
+    """Returns true for a number, or a tensor without axes, also as a node of a graph."""
+    value = getattr(weight, "meta", {}).get("val", weight)
+    return not isinstance(value, torch.Tensor) or value.dim() == 0

@@ -268,7 +268,7 @@ def _captured(asked: capture_cache.Lookup, request: Request) -> CapturedProgram:
                 request.dims,
                 serves,
                 may_export=not request.is_behind,
-                in_grad_mode="is_grad_enabled" in reach.names and torch.is_grad_enabled(),
+                in_grad_mode="is_grad_enabled" in reach.asked and torch.is_grad_enabled(),
             )
         finally:
             # Calls that go on meanwhile may write there by right.

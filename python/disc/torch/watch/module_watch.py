@@ -60,7 +60,7 @@ class ModuleWatch:
             "cells": [(cell, cell.cell_contents) for cell, _ in reach.cells if _has_content(cell)],
             "objects": [*reach.modules, *reach.objects],
             "modes": [
-                *modes.asked(names),
+                *modes.asked(reach.asked),
                 *(_contents_of(held) for held, _ in reach.others),
                 *((functools.partial(are_tied, places), True) for places in tied_places(parts)),
             ],

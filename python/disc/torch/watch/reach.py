@@ -67,6 +67,8 @@ class Reach:
         self.classes: dict[int, type] = {}
         #: Names of attributes that code looks up.
         self.names: set[str] = set(_ALWAYS)
+        #: Names that code of the user's own uses: modes of torch that it asks for are among them.
+        self.asked: set[str] = set()
         #: Dicts of globals, with the names that functions there use.
         self.globals: dict[int, tuple[dict, str, set[str]]] = {}
         #: Dicts and lists, all of which counts.
@@ -235,6 +237,9 @@ class Reach:
             self._space(f.__dict__, f.__qualname__)
         attributes = attributes_of(f.__code__)
         self.names |= attributes
+        if not self._is_foreign:
+            self.asked |= attributes
+            self.asked |= code_names.global_names(f.__code__)
         self._globals(f.__globals__, code_names.global_names(f.__code__), attributes)
 
     def _globals(
