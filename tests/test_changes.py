@@ -291,6 +291,7 @@ def test_fakes_are_taken_out_beside_what_others_write():
     SEEN.clear()
 
 
+@pytest.mark.fallback
 def test_a_table_by_sizes_is_no_state():
     module = Remembers().eval()
     fast = disc.optimize(module, torch.ones(2, 2))

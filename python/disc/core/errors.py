@@ -80,3 +80,7 @@ class PackageError(Error):
     """A package could not be written or read."""
 
     default_code = "E0901"
+
+
+#: Codes of errors in data (an index out of range, an assertion), which name the op.
+OF_DATA = frozenset(("E0603", "E0604"))

@@ -99,6 +99,13 @@ class CapturedGraph:
     is_part: bool = False
     #: Weights keep changing: each call takes them as inputs.
     takes_weights: bool = False
+    #: Containers outside of the module that a trace filled, and that calls leave alone.
+    tables: list[str] = field(default_factory=list)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Names of what calls write, and no result depends on."""
+        return (*(change.name for change in self.changes), *self.tables)
 
     @property
     def graph(self) -> torch.fx.Graph:

@@ -48,7 +48,7 @@ class CapturedProgram:
     #: The device of the module, and those of the inputs: scalars of the host may be among them.
     device: torch.device = HOST
     devices: tuple[torch.device, ...] = ()
-    #: The attributes that each call assigns, and that no result depends on.
+    #: Attributes that each call assigns, and tables that calls fill, on which no result depends.
     notes: tuple[str, ...] = ()
     #: Of a stored program, the files of the model when it was stored.
     files: dict[str, Any] = field(default_factory=dict)

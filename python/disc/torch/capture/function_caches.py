@@ -42,8 +42,8 @@ class FunctionCaches:
         self._module = module
         #: Those that were cleared.
         self.cleared: list[Any] = []
-        #: A dict got fake tensors, and was put back.
-        self.has_filled = False
+        #: The dicts that got fake tensors, and were put back.
+        self.filled: list[dict] = []
         self._loaded = 0
         self._found: list[Any] = []
 
@@ -56,7 +56,8 @@ class FunctionCaches:
             yield
         finally:
             for table, held in tables:
-                self.has_filled |= _put_back(table, held)
+                if _put_back(table, held):
+                    self.filled.append(table)
             for cache in self._caches():
                 if cache.cache_info().misses != before.get(id(cache), 0) and _holds_fakes(cache):
                     cache.cache_clear()

@@ -19,7 +19,7 @@ from typing import Any
 import torch
 
 from ...core import capturing, extension
-from ...core.errors import CompileError, Error
+from ...core.errors import OF_DATA, CompileError, Error
 from ...core.options import Options
 from ...core.report import of_served
 from ..devices.device import placed, refuse_absent
@@ -117,9 +117,12 @@ class CompiledGraph:
             return bound.recorded(args).run(args)
 
     def _run_eager(self, error: Error, args: tuple):
-        if self._options.fallback == "error":
+        # Errors in data are eager's own, where it raises one.
+        if self._options.fallback == "error" and error.code not in OF_DATA:
             raise error
         result = self._eager(*args)
+        if self._options.fallback == "error":
+            raise error
         self._refusals.note(error)
         return result
 

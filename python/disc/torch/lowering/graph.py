@@ -77,7 +77,7 @@ def convert(graph: CapturedGraph, builder) -> CapturedProgram:
     return CapturedProgram(
         graph.arguments, graph.plan, graph.out_spec, graph.symbols, graph.dtypes, graph.fixed, graph.fixed_at,
         program, builder, graph.by, stages, graph.returned_caches, graph.device, tuple(graph.devices),
-        tuple(change.name for change in graph.changes),
+        graph.notes,
     )  # fmt: skip
 
 

@@ -20,7 +20,7 @@ import torch
 
 from ...core import capturing
 from ...core.dims import STATIC
-from ...core.errors import DimError, Error
+from ...core.errors import OF_DATA, DimError, Error
 from ...core.options import Options
 from ...core.progress import Progress
 from ..pytree.parameters import Parameters
@@ -42,8 +42,6 @@ _RUNTIME = logging.getLogger("disc.runtime")
 MOST_FORMS = 32
 #: After so many programs for changes of the module a further change runs in PyTorch.
 MOST_CHANGES = 8
-#: Codes of errors in data (an index out of range, an assertion), which name the op.
-_OF_DATA = frozenset(("E0603", "E0604"))
 
 
 class Dispatcher:
@@ -194,7 +192,7 @@ class Dispatcher:
         try:
             return self.original()(*args, **kwargs)
         except Exception as raised:
-            if error.code in _OF_DATA:
+            if error.code in OF_DATA:
                 raise error from raised
             raise
         finally:
@@ -221,7 +219,7 @@ class Dispatcher:
         """A form for a module that has other lists and dicts now, which hold the same."""
         for form in self.forms.of_key(key):
             if form.watch.is_equal():
-                form.watch = self._watch()
+                form.watch = self._watch(form.entries[0])
                 if form.is_for(self.original):
                     return form
         return None
@@ -233,10 +231,11 @@ class Dispatcher:
         self.open_integers.refuse(form)
         return self._form(args, kwargs, may_be_open=False)
 
-    def _watch(self) -> ModuleWatch:
-        """Watches the module as it is now. One that may go away is not held."""
+    def _watch(self, entry: Entry | None = None) -> ModuleWatch:
+        """Watches the module as it is now, for an entry. One that may go away is not held."""
         is_off = self.options.watch == "off" or self.options.release_weights
-        return ModuleWatch(None if is_off else Reach(self.original()))
+        tables = entry.notes if isinstance(entry, GraphEntry) else ()
+        return ModuleWatch(None if is_off else Reach(self.original()), tables)
 
     def _hold(self, form: Form, before: list | None = None) -> Form:
         for entry in form.entries:
@@ -298,7 +297,9 @@ class Dispatcher:
             # Another thread may have changed the module meanwhile, or the first call of all did.
             watch = self._watch()
             entry = self.build(args, kwargs, self.dims, is_example)
-        return self._hold(Form(key, watch if watch.holds() else self._watch(), [entry]), before)
+        if not watch.holds() or getattr(entry, "notes", ()):
+            watch = self._watch(entry)
+        return self._hold(Form(key, watch, [entry]), before)
 
     def versions(self) -> list | None:
         """The versions of the weights; None where nobody watches them."""

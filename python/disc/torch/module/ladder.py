@@ -273,8 +273,10 @@ def _captured(asked: capture_cache.Lookup, request: Request) -> CapturedProgram:
         finally:
             # Calls that go on meanwhile may write there by right.
             written = outside.take_out_fakes() if request.is_behind else outside.put_back()
-    if written or graph.caches.has_filled:
-        _refuse_written(request, written)
+    filled = {id(table) for table in graph.caches.filled}
+    graph.tables = [*written, *(place for table, place in reach.dicts if id(table) in filled)]
+    if graph.tables or filled:
+        _refuse_written(request, graph.tables)
     graph.takes_weights = request.takes_weights
     request.graph = graph
     name = type(request.module).__name__
@@ -328,7 +330,7 @@ def _in_parts(request: Request, stage) -> PartitionedEntry | None:
     captured = CapturedProgram(
         graph.arguments, graph.plan, graph.out_spec, graph.symbols, graph.dtypes, graph.fixed, graph.fixed_at,
         parts.program, "", graph.by, returned_caches=graph.returned_caches, device=graph.device,
-        devices=tuple(graph.devices), notes=tuple(change.name for change in graph.changes),
+        devices=tuple(graph.devices), notes=graph.notes,
     )  # fmt: skip
     _LOG.info(
         "%s is compiled in %d clusters; torch runs %d ops between them",

@@ -27,11 +27,14 @@ class ModuleWatch:
     ``serves(weights)`` and ``holds()`` are asked at calls, and native.
     """
 
-    def __init__(self, reach: Reach | None):
-        """Notes what ``reach`` found; without it nothing is watched but modes of torch."""
+    def __init__(self, reach: Reach | None, tables: Collection[str] = ()):
+        """Notes what ``reach`` found; without it nothing is watched but modes of torch. Of
+        ``tables``, which calls fill, only the items count that are there.
+        """
         #: Names of the rows of the native watch.
         self._spaces: list[str] = []
         self._reach = reach
+        self._tables = frozenset(tables)
         rows: dict[str, Any] = {"dicts": [], "lists": [], "cells": [], "objects": [], "modes": []}
         tensors: list[tuple[torch.Tensor, bool]] = []
         if reach is not None:
@@ -52,7 +55,8 @@ class ModuleWatch:
         dicts += [(space, frozenset(used), None, place) for space, place, used in reach.globals.values()]
         dicts += [(d, frozenset(d), None, place) for d, place in reach.registries if _has_plain_keys(d)]
         for d, place in reach.dicts:
-            dicts.append((d, None, kind_of_weight if id(d) in weights else None, place))
+            names_there = frozenset(d) if place in self._tables and id(d) not in weights else None
+            dicts.append((d, names_there, kind_of_weight if id(d) in weights else None, place))
         self._spaces = [place for *_, place in dicts]
         return {
             "dicts": [row[:3] for row in dicts],
