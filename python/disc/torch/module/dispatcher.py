@@ -244,8 +244,8 @@ class Dispatcher:
         return form
 
     def watch_weights(self, entry: Entry, before: list | None = None) -> None:
-        """Watches the weights of an entry from now on. Those that changed since ``before``, while it
-        was compiled, are read again.
+        """Watches the weights of an entry from now on. Those that changed since ``before``, while
+        it was compiled, are read again.
         """
         if self.options.watch == "off" or self.options.release_weights or not isinstance(entry, GraphEntry):
             return

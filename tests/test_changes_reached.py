@@ -1,0 +1,158 @@
+"""Modules that are changed where the walk over them has to look twice: tied weights, layers in lists,
+objects of Python's library, tables of hooks.
+"""
+
+from __future__ import annotations
+
+import collections
+import functools
+import sys
+import types
+
+import disc
+import pytest
+import torch
+from test_changes import Config, Holds, _check
+from torch import nn
+
+
+class Tied(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a, self.b = nn.Linear(4, 4), nn.Linear(4, 4)
+        self.b.weight = self.a.weight
+
+    def forward(self, x):
+        return self.b(torch.tanh(self.a(x)))
+
+
+class Apart(nn.Module):
+    """A layer that is no submodule, and settings in objects of Python's library."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers = [nn.Linear(4, 4)]
+        self.space, self.queue = types.SimpleNamespace(gain=2.0), collections.deque([1.5])
+        self.view = types.MappingProxyType({"shift": 1.0})
+        self.steps = functools.partial(torch.add, alpha=2.0)
+        self.sizes = [1.0, 2.0]
+        self.parts = nn.ModuleDict({"a": nn.Tanh(), "b": nn.Linear(4, 4)})
+
+    def forward(self, x):
+        y = self.layers[0](x) * self.space.gain * self.queue[0] + self.view["shift"] + sum(self.sizes)
+        for part in self.parts.values():
+            y = part(y)
+        return self.steps(y, x) * getattr(sys.modules[__name__], "LATE", 1.0)
+
+
+def _reorder(m):
+    m.parts["a"] = m.parts.pop("a")
+
+
+REACHED = {
+    "untied": (Tied, lambda m: setattr(m.b, "weight", nn.Parameter(torch.randn(4, 4)))),
+    "weight of a layer in a list": (Apart, lambda m: m.layers[0].weight.mul_(3)),
+    "parameter of a layer in a list": (
+        Apart,
+        lambda m: setattr(m.layers[0], "bias", nn.Parameter(torch.ones(4))),
+    ),
+    "namespace": (Apart, lambda m: setattr(m.space, "gain", 5.0)),
+    "queue": (Apart, lambda m: (m.queue.clear(), m.queue.append(float("2.5")))),
+    "partial": (Apart, lambda m: m.steps.keywords.update(alpha=7.0)),
+    "order": (Apart, _reorder),
+    "table of hooks": (
+        Apart,
+        lambda m: setattr(m.parts["a"], "_forward_hooks", {1: lambda layer, args, y: y * 3}),
+    ),
+    "class of an object": (Apart, lambda m: setattr(m, "space", types.SimpleNamespace(gain=4.0))),
+}
+
+
+@pytest.mark.fallback
+@pytest.mark.parametrize("name", REACHED)
+def test_what_is_reached_in_other_ways_is_watched(name):
+    kind, change = REACHED[name]
+    module = kind().eval()
+    with torch.no_grad():
+        fast = disc.optimize(module, torch.randn(3, 4))
+        _check(fast, module)
+        change(module)
+        _check(fast, module)
+
+
+def test_data_of_vectors_that_are_folded_is_watched():
+    module = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.ReLU()).eval()
+    with torch.no_grad():
+        fast = disc.optimize(module, torch.randn(3, 4))
+        for change in (
+            lambda: module[1].running_mean.data.add_(1),
+            lambda: module[1].weight.data.mul_(3),
+            lambda: module[0].bias.data.add_(3),
+        ):
+            change()
+            _check(fast, module)
+
+
+@pytest.mark.fallback
+def test_hooks_of_all_modules_run_once():
+    module = nn.Sequential(nn.Linear(4, 4), nn.GELU()).eval()
+    with torch.no_grad():
+        fast = disc.optimize(module, torch.randn(3, 4))
+        _check(fast, module)
+        handle = nn.modules.module.register_module_forward_hook(lambda layer, args, y: y * 1.5)
+        try:
+            _check(fast, module)
+        finally:
+            handle.remove()
+        _check(fast, module)
+
+
+@pytest.mark.fallback
+def test_tensors_in_the_place_of_parameters_give_gradients_after_a_call_without():
+    module, x = Holds().eval(), torch.randn(3, 4)
+    fast = disc.optimize(module, x)
+    given = {name: torch.randn_like(p).requires_grad_() for name, p in module.named_parameters()}
+    for _ in range(2):
+        with torch.no_grad():
+            assert not torch.func.functional_call(fast, given, x).requires_grad
+        assert torch.func.functional_call(fast, given, x).requires_grad
+
+
+def test_equal_lists_in_the_place_of_others_compile_nothing():
+    module = Apart().eval()
+    with torch.no_grad():
+        fast = disc.optimize(module, torch.randn(3, 4))
+        for _ in range(4):
+            module.sizes = [1.0, 2.0]
+            _check(fast, module)
+        assert disc.report(fast).to_dict()["compiles"] == 1
+        module.sizes[0] = 5.0
+        _check(fast, module)
+
+
+class Notes(nn.Module):
+    """Leaves what it computes in its class, in an object, and in a new global."""
+
+    last = None
+
+    def __init__(self):
+        super().__init__()
+        self.held = Config()
+
+    def forward(self, x):
+        y = x * 2
+        type(self).newest, self.held.newest = y, y
+        globals()["NEWEST"] = y
+        return y + 1
+
+
+@pytest.mark.fallback
+def test_no_fakes_stay_in_new_attributes():
+    module = Notes().eval()
+    with torch.no_grad():
+        fast = disc.optimize(module, torch.ones(2))
+        assert not hasattr(Notes, "newest")
+        assert not hasattr(module.held, "newest")
+        fast(torch.ones(3))
+    assert type(Notes.newest) is torch.Tensor
+    assert Notes.newest.shape == (3,)
