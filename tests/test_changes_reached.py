@@ -1,5 +1,5 @@
-"""Modules that are changed where the walk over them has to look twice: tied weights, layers in lists,
-objects of Python's library, tables of hooks.
+"""Modules that are changed where the walk over them has to look twice: tied weights, layers in
+lists, objects of Python's library, tables of hooks.
 """
 
 from __future__ import annotations
