@@ -52,10 +52,10 @@ def test_transforms_are_compiled_for_all_sizes(module):
 def test_a_gradient_that_is_not_compiled_is_named():
     class Filter(nn.Module):
         def forward(self, x, w):
-            return torch.func.grad(lambda x: F.conv1d(x, w).sum())(x)
+            return torch.func.grad(lambda x: F.grid_sample(x, w, align_corners=False).sum())(x)
 
-    with pytest.raises(disc.UnsupportedOp, match="convolution_backward"):
-        disc.optimize(Filter().eval(), (torch.randn(2, 3, 9), torch.randn(4, 3, 3)))
+    with pytest.raises(disc.UnsupportedOp, match="grid_sampler_3d_backward"):
+        disc.optimize(Filter().eval(), (torch.randn(1, 2, 3, 4, 5), torch.rand(1, 2, 2, 2, 3)))
 
 
 class _Straight(torch.autograd.Function):
