@@ -1,6 +1,6 @@
 //! Notices changes of a module of Python since it was compiled.
 //!
-//! Which dicts, lists and weights decide is found in Python (`disc.torch.watch`); here they are
+//! The dicts, lists and weights that decide are found in Python (`disc.torch.watch`); here they are
 //! compared before each call.
 mod dict;
 mod list;
