@@ -156,3 +156,19 @@ def test_no_fakes_stay_in_new_attributes():
         fast(torch.ones(3))
     assert type(Notes.newest) is torch.Tensor
     assert Notes.newest.shape == (3,)
+
+
+def test_code_that_cannot_take_weights_is_tried_once(monkeypatch):
+    module, x = Holds().eval(), torch.randn(3, 4)
+    fast, tried = disc.optimize(module, x), []
+
+    def fails(*args, **kwargs):
+        tried.append(kwargs)
+        raise disc.Error("no code")
+
+    monkeypatch.setattr(fast._dispatcher, "build", fails)
+    with torch.no_grad():
+        for _ in range(8):
+            module.linear.weight.add_(1)
+            torch.testing.assert_close(fast(x), module(x))
+    assert tried == [{"takes_weights": True}]

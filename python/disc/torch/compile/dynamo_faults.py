@@ -5,7 +5,8 @@
   transform runs in PyTorch.
 - ``round(n, -1)`` of a size is the size itself.
 
-Invariant: traces for other backends are torch's own.
+Both replace a method of torch for the process, since dynamo has no place for a backend to say so.
+Invariant: traces for other backends run what was replaced, unchanged.
 """
 
 from __future__ import annotations

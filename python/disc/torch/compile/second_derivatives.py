@@ -226,7 +226,7 @@ def newest_function() -> type | None:
 
 
 def _own(value: torch.Tensor, needed: bool, further: bool) -> torch.Tensor:
-    """``value`` as an argument of its own: one argument may have been computed from another."""
+    """Separates an argument from the others: one may have been computed from another."""
     if further and value.requires_grad:
         return value.view_as(value)
     return value.detach().requires_grad_(needed)

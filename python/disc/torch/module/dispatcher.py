@@ -137,6 +137,7 @@ class Dispatcher:
                     form.entries[form.entries.index(entry)] = found
                     form.retired.append(entry.report_values())
                     return found
+                entry.may_take_weights = False
         self._renew(entry)
         return entry
 
@@ -286,12 +287,11 @@ class Dispatcher:
             _COMPILE.info("%s was changed (%s), and is compiled again", self.name, _listed(others[-1]))
         elif self.forms.held:
             _COMPILE.info("%s is compiled for another form of call", self.name)
-        watch = self._watch()
+        watch, before = self._watch(), self.versions()
         if self.forms.held and self.dims != STATIC:
             found = self.open_integers.form(self, key, watch, args, kwargs)
             if found is not None:
-                return self._hold(found)
-        before = self.versions()
+                return self._hold(found, before)
         entry = self.build(args, kwargs, self.dims, is_example)
         if not watch.holds() and not watch.is_prepared():
             # Another thread may have changed the module meanwhile, or the first call of all did.

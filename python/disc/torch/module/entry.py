@@ -109,6 +109,8 @@ class GraphEntry(Entry):
         self.weight_watch: Any = None
         #: Tensors took the place of parameters, by which a call may be differentiated.
         self.has_replaced = False
+        #: False once no code could be made that takes weights as inputs.
+        self.may_take_weights = True
         #: The calls in a row that met other weights, and the number of all calls at the last one.
         self._changes, self._calls_then = 0, 0
 
@@ -122,7 +124,7 @@ class GraphEntry(Entry):
         calls = sum(executable.calls for executable in self.executables())
         self._changes = self._changes + 1 if calls - self._calls_then <= _OFTEN else 1
         self._calls_then = calls
-        return self._changes > _MOST_CHANGES
+        return self._changes > _MOST_CHANGES and self.may_take_weights
 
     def has_its_weights(self) -> bool:
         """Returns true if the weights are those that were prepared, as far as they are watched."""

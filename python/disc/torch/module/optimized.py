@@ -27,14 +27,14 @@ from .stand_in import StandInType, class_for
 
 def _table_of_original(name: str) -> property:
     """The original's table of parameters, buffers or submodules: functions of torch that trace,
-    export or convert a module read and write these themselves.
+    export, convert or call a module (``functional_call``) read and write these themselves.
     """
 
     def get(self) -> dict:
         return getattr(self.original, name)
 
     def put(self, value) -> None:
-        """The base class makes tables of its own, which nobody reads."""
+        """Keeps the tables that the base class makes; nobody reads them."""
         self.__dict__[name] = value
 
     return property(get, put)
@@ -58,9 +58,6 @@ class OptimizedModule(torch.nn.Module, Compiled, metaclass=StandInType):
         own["_original"] = weakref.ref(module) if options.release_weights else lambda: module
         own["_kind"] = type(module)
         own["training"] = module.training
-        if not options.release_weights:
-            # ``torch.func.functional_call`` puts tensors into the tables of what it calls.
-            own["_parameters"], own["_buffers"] = module._parameters, module._buffers
         own["options"] = options
         own["_dispatcher"] = Dispatcher(_Living(own["_original"]), dims, options)
         own["_encoders"] = Encoders(options, OptimizedModule)

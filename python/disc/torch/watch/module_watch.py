@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from ...core import extension
+from ..cache.kinds import has_content
 from . import modes
 from .reach import Reach
 from .values import are_equal, is_switch, kind_of_weight, same
@@ -61,7 +62,7 @@ class ModuleWatch:
         return {
             "dicts": [row[:3] for row in dicts],
             "lists": [held for held, _ in reach.lists],
-            "cells": [(cell, cell.cell_contents) for cell, _ in reach.cells if _has_content(cell)],
+            "cells": [(cell, cell.cell_contents) for cell, _ in reach.cells if has_content(cell)],
             "objects": [*reach.modules, *reach.objects],
             "modes": [
                 *modes.asked(reach.asked),
@@ -78,7 +79,7 @@ class ModuleWatch:
             return []
         found = [_joined(self._spaces[i], key) for i, key, _, _ in rows]
         found += [reach.lists[i][1] for i in lists]
-        named = [name for cell, name in reach.cells if _has_content(cell)]
+        named = [name for cell, name in reach.cells if has_content(cell)]
         found += [named[i] for i in cells if i < len(named)]
         objects = [*reach.modules, *reach.objects]
         found += [f"the class of {type(objects[i]).__name__}" for i in kinds]
@@ -118,14 +119,6 @@ class ModuleWatch:
 
 def _joined(place: str, key: Any) -> str:
     return f"{place}.{key}" if place else str(key)
-
-
-def _has_content(cell: Any) -> bool:
-    try:
-        cell.cell_contents  # noqa: B018 (it raises if there is none)
-    except ValueError:
-        return False
-    return True
 
 
 def _has_plain_keys(table: dict) -> bool:

@@ -21,6 +21,7 @@ from ...core.errors import Error
 from ..cache.doubts import is_installed
 from ..capture import side_effects
 from ..overrides.reached import is_left
+from ..symbolic.expressions import SYMBOLIC
 from .reach import Reach
 
 _MISSING = object()
@@ -156,7 +157,7 @@ def refusal(module: torch.nn.Module, written: list[str]) -> Error:
 
 
 def _is_fake(value: Any) -> bool:
-    return isinstance(value, (torch._subclasses.FakeTensor, torch.SymInt, torch.SymFloat, torch.SymBool))
+    return isinstance(value, (torch._subclasses.FakeTensor, *SYMBOLIC))
 
 
 def _holds_fakes(value: Any) -> bool:

@@ -25,7 +25,7 @@ from ..cache import code_names
 from ..cache.doubts import is_installed, is_known
 from ..capture.read_attributes import attributes_of
 from ..graph.weight_names import PLAIN as TENSORS
-from ..overrides.reached import is_left
+from ..overrides.reached import inside, is_left
 
 #: More is not followed: the rest of what a module holds is not watched then.
 _MOST_OBJECTS = 100_000
@@ -223,7 +223,7 @@ class Reach:
         self.add(f.__dict__.get("__wrapped__"), place)
         cells = list(zip(f.__code__.co_freevars, f.__closure__ or (), strict=True))
         for name, cell in cells:
-            self.add(_content(cell), name)
+            self.add(inside(cell), name)
         module = f.__globals__.get("__name__")
         if is_left(module):
             # Of what loads and describes models (properties of a configuration) the names count.
@@ -272,14 +272,6 @@ _PARTS = {
     functools.cached_property: lambda x: (x.func,),
 }
 _BASES = frozenset((object, torch.nn.Module))
-
-
-def _content(cell: types.CellType) -> Any:
-    """The value of an enclosed variable; None before it is assigned."""
-    try:
-        return cell.cell_contents
-    except ValueError:
-        return None
 
 
 def _dict_of(kind: type) -> dict:
