@@ -248,9 +248,9 @@ fn shapes_are_timed_and_launches_traced() {
 fn a_package_has_code_for_each_target_and_the_named_entry() {
     let folder = Folder::new("targets");
     let found = folder
-        .json("compile m.disc -o m.discpkg --random-weights --target x86-64-v2,x86-64-v3 --entry score --set winograd=false");
+        .json("compile m.disc -o m.discpkg --random-weights --target x86-64-v2,x86-64-v3 --entry embed --set winograd=false");
     let names: Vec<&str> = found["targets"].as_array().unwrap().iter().map(|target| target["name"].as_str().unwrap()).collect();
-    assert_eq!((names, &found["entries"][0]["name"]), (vec!["x86-64-v2", "x86-64-v3"], &Value::from("score")));
+    assert_eq!((names, &found["entries"][0]["name"]), (vec!["x86-64-v2", "x86-64-v3"], &Value::from("embed")));
     let error = |words: &str| folder.error(&format!("compile m.disc {words}"));
     assert!(error("-o m.discpkg").contains("weight @table has no value"));
     assert!(error("-o m.discpkg --random-weights --set weight=int8").contains("no option `weight`"));
