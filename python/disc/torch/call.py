@@ -21,7 +21,8 @@ from ..core.signature import Check, Signature
 from .capture.captured_program import CapturedProgram
 from .compat import children_of
 from .pytree import kv_caches
-from .pytree.arguments import Arguments, array_cure, carrier, may_be_open
+from .pytree.arguments import Arguments, array_cure
+from .pytree.open_numbers import carrier, may_be_open
 from .pytree.parameters import Parameters, same_constant
 from .symbolic.guard_functions import function_of
 
@@ -58,7 +59,7 @@ class Call:
         self._slots = [(name, None if spec.is_leaf() else spec, spec.num_leaves) for name, spec in slots]
         # The example had only tensors, each an argument of its own: such a call needs no look at
         # names or structure.
-        are_tensors = not self.arguments.constants and not self.arguments.integers
+        are_tensors = not self.arguments.constants and not self.arguments.numbers
         plain = are_tensors and all(spec is None for _, spec, _ in self._slots)
         self._keywords = tuple(kwargs.context) if plain else None
         self._positional = args.num_children if plain else -1
@@ -106,10 +107,11 @@ class Call:
                     code="E0601",
                     help="values that are not tensors are compiled in: optimize once more with this one",
                 )
-        for i in self.arguments.integers:
-            if not may_be_open(leaves[i]):
+        for i, kind in self.arguments.numbers.items():
+            if not isinstance(leaves[i], kind) or not may_be_open(leaves[i]):
+                expected = "integers from 1 on" if kind is int else "floats"
                 raise Error(
-                    f"input {self.arguments.names[i]} is {_short(leaves[i])}; the module was compiled for integers from 1 on",
+                    f"input {self.arguments.names[i]} is {_short(leaves[i])}; the module was compiled for {expected}",
                     code="E0601",
                 )
             leaves[i] = carrier(leaves[i])
@@ -119,7 +121,7 @@ class Call:
         """The dims of the open integers, by their argument and their place among its leaves."""
         at = [(name, place) for name, _, count in self._slots for place in range(count)]
         dims = zip(self.arguments.tensors, self.signature.dims, strict=True)
-        return {at[i]: row[0] for i, row in dims if i in self.arguments.integers}
+        return {at[i]: row[0] for i, row in dims if self.arguments.numbers.get(i) is int}
 
     def in_order(self, args: tuple, kwargs: dict) -> list:
         """The arguments in the order of the example; what is left out takes its default."""
@@ -266,7 +268,9 @@ def signature_of(captured: CapturedProgram) -> Signature:
         [check(condition, text) for condition, text in program.checks],
         captured.fixed,
         {named(text): at for text, at in program.asked_at.items()} | captured.fixed_at,
-        frozenset(captured.arguments.names[i] for i in captured.arguments.integers),
+        frozenset(
+            captured.arguments.names[i] for i, kind in captured.arguments.numbers.items() if kind is int
+        ),
     )
 
 

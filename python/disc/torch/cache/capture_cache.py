@@ -173,8 +173,9 @@ def _key(module: torch.nn.Module, args: tuple, kwargs: dict, dims, notes: Notes,
     leaves.append(autocast_state.current())
     axes = [[repr(axis) for axis in row] for row in plan.axes]
     names = tuple(arguments.names)
+    numbers = sorted((i, kind.__name__) for i, kind in arguments.numbers.items())
     return read(
-        _FORMAT, repr(arguments.spec), names, arguments.tensors, sorted(arguments.integers), leaves, rows, shared, axes,
+        _FORMAT, repr(arguments.spec), names, arguments.tensors, numbers, leaves, rows, shared, axes,
         module=module, notes=notes, files=files,
     )  # fmt: skip
 

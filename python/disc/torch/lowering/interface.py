@@ -116,7 +116,7 @@ def _dim_names(captured, shapes) -> list[list[str]]:
         name = by_symbol.get(expr)
         if name is None:
             # An open integer is its own size.
-            place = "" if arguments.tensors[i] in arguments.integers else f"_{axis}"
+            place = "" if arguments.tensors[i] in arguments.numbers else f"_{axis}"
             name = names.fresh(f"{arguments.tensor_names[i]}{place}".replace(".", "_"))
             if isinstance(expr, sympy.Symbol):
                 by_symbol[expr] = name

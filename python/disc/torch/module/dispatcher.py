@@ -32,7 +32,7 @@ from . import ladder
 from .carried import Carried
 from .entry import CompiledEntry, EagerEntry, Entry, GraphEntry, Refused, refreshed
 from .forms import Form, Forms
-from .open_integers import OpenIntegers
+from .open_numbers import OpenNumbers
 from .variants import Variants
 from .verify import Verification
 
@@ -56,7 +56,7 @@ class Dispatcher:
         self.options = options
         self.forms = Forms(Parameters(module))
         self.variants = Variants()
-        self.open_integers = OpenIntegers()
+        self.open_numbers = OpenNumbers()
         self.verification = Verification(options.verify) if options.verify else None
         #: The programs of the module that this one is a copy of, until they are called.
         self.carried: Carried | None = None
@@ -110,7 +110,7 @@ class Dispatcher:
                 self._accept_notes(form)
             return result
         assert refused is not None, "a form has an entry"
-        if form.integers and form.is_closed:
+        if form.numbers and form.is_closed:
             return self._run(self._with_constants(form, args, kwargs), args, kwargs)
         return self._refused(form, refused.error, args, kwargs)
 
@@ -226,10 +226,10 @@ class Dispatcher:
         return None
 
     def _with_constants(self, form: Form, args: tuple, kwargs: dict) -> Form:
-        """The form for the values of a call's integers: none of the programs for all values of
+        """The form for the values of a call's numbers: none of the programs for all values of
         ``form`` serves them.
         """
-        self.open_integers.refuse(form)
+        self.open_numbers.refuse(form)
         return self._form(args, kwargs, may_be_open=False)
 
     def _watch(self, entry: Entry | None = None) -> ModuleWatch:
@@ -289,7 +289,7 @@ class Dispatcher:
             _COMPILE.info("%s is compiled for another form of call", self.name)
         watch, before = self._watch(), self.versions()
         if self.forms.held and self.dims != STATIC:
-            found = self.open_integers.form(self, key, watch, args, kwargs)
+            found = self.open_numbers.form(self, key, watch, args, kwargs)
             if found is not None:
                 return self._hold(found, before)
         entry = self.build(args, kwargs, self.dims, is_example)

@@ -205,7 +205,7 @@ class CompiledEntry(GraphEntry):
             # The native check is quick; the Python one says it in torch's words. It raises unless
             # the inputs are right.
             self.explain(tensors)
-            if isinstance(error, DimError) and self.call.arguments.integers and self._changes_nothing:
+            if isinstance(error, DimError) and self.call.arguments.numbers and self._changes_nothing:
                 raise Refused(error) from None
             if self.captured is not None and not is_callers(error):
                 self._writer().write_failed(given, self._weights, error)

@@ -3,7 +3,7 @@
 A form is the structure of the arguments, their constants, types and ranks, the mode of the module,
 the state of autocast, the default device, and all that is watched of the module. Whether an
 argument came by position or by name makes no difference, nor whether a default was passed. A form
-may be for all values of some integers (``open_integers``).
+may be for all values of some numbers (``open_numbers``).
 
 Invariant: a form is compiled once, whatever number of threads ask for it.
 """
@@ -19,7 +19,8 @@ import torch
 from ..call import PLAIN
 from ..devices import autocast_state
 from ..pytree import kv_caches
-from ..pytree.arguments import CONSTANTS, may_be_open
+from ..pytree.arguments import CONSTANTS
+from ..pytree.open_numbers import may_be_open
 from ..pytree.parameters import Parameters
 from ..refusals import Refusals
 from ..watch.modes import default_device
@@ -29,7 +30,7 @@ from .entry import Entry
 #: Gives the module that is compiled, which may be gone.
 Original: TypeAlias = Callable[[], torch.nn.Module]
 
-#: An integer of a call: its row in the key of the form, and its place among the leaves of the row.
+#: A number of a call: its row in the key of the form, and its place among the leaves of the row.
 Leaf = tuple[int, int]
 
 
@@ -49,8 +50,8 @@ class Form:
     retired: list[dict[str, Any]] = field(default_factory=list)
     #: No further variant is compiled.
     is_closed: bool = False
-    #: The integers of which the form takes all values.
-    integers: frozenset[Leaf] = frozenset()
+    #: The numbers of which the form takes all values.
+    numbers: frozenset[Leaf] = frozenset()
 
     @property
     def training(self) -> bool:
@@ -94,14 +95,14 @@ class Forms:
 
     def find(self, key: tuple, original: Original, may_be_open: bool = True) -> Form | None:
         """The form that was compiled for the module as it is now, but for values of weights; one
-        without open integers first.
+        without open numbers first.
         """
         found = None
         for form in self.held:
-            if not form.integers:
+            if not form.numbers:
                 if form.key == key and form.is_for(original):
                     return form
-            elif may_be_open and found is None and form.key == opened(key, form.integers):
+            elif may_be_open and found is None and form.key == opened(key, form.numbers):
                 found = form if form.is_for(original) else None
         return found
 
@@ -114,23 +115,24 @@ class Forms:
         return sorted(self.parameters.given(args, kwargs), key=str)
 
 
-def opened(key: tuple, integers: frozenset[Leaf]) -> tuple | None:
-    """The key of the form for all values of ``integers``; None if one of them is no size."""
+def opened(key: tuple, numbers: frozenset[Leaf]) -> tuple | None:
+    """The key of the form for all values of ``numbers``; None if one of them cannot be open."""
     rows: list[Any] = list(key)
-    for row, place in integers:
+    for row, place in numbers:
         if row >= len(rows) or row < FIRST or place >= len(rows[row][2]):
             return None
         name, spec, kinds = rows[row]
-        if not may_be_open(kinds[place][-1]):
+        kind, value = kinds[place]
+        if kind is not float and not may_be_open(value):
             return None
-        rows[row] = name, spec, (*kinds[:place], _OPEN, *kinds[place + 1 :])
+        rows[row] = name, spec, (*kinds[:place], (kind, _ANY), *kinds[place + 1 :])
     return tuple(rows)
 
 
 #: The first rows of a key are about the module and modes of torch.
 FIRST = 3
-#: The kind of an open integer.
-_OPEN = (int, "any")
+#: The value of an open number.
+_ANY = "any"
 
 
 def _kind(leaf) -> tuple[Any, ...]:

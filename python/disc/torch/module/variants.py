@@ -21,7 +21,7 @@ from ...core.errors import DimError
 from ..devices import autocast_state
 from .entry import GraphEntry, Refused
 from .forms import Form
-from .open_integers import with_open
+from .open_numbers import with_open
 
 if TYPE_CHECKING:
     from .dispatcher import Dispatcher
@@ -45,7 +45,7 @@ class Variants:
         if hits < _HITS or form.is_closed or len(form.entries) > MOST or is_busy:
             return
         self._hits[key] = 0
-        given = with_open(dispatcher, form.integers, args, kwargs)
+        given = with_open(dispatcher, form.numbers, args, kwargs)
         copies = pytree.tree_map_only(torch.Tensor, lambda t: t.detach().clone(), given)
         work = (dispatcher, form, error, *copies)
         self._thread = threading.Thread(target=_compile, args=work, name="disc-variant")
@@ -113,7 +113,7 @@ def _fixed(form: Form, error: DimError, args: tuple, kwargs: dict) -> dict[int, 
         for axis, dim in enumerate(rows[i]):
             if dim in asked or f"axis {axis} of {names[i]}" in asked:
                 dims.setdefault(i, {})[axis] = t.size(axis)
-    # Open integers are no tensors for those who say something of sizes.
-    is_open = [place in first.call.arguments.integers for place in first.call.arguments.tensors]
+    # Open numbers are no tensors for those who say something of sizes.
+    is_open = [place in first.call.arguments.numbers for place in first.call.arguments.tensors]
     kept = [i for i, it_is in enumerate(is_open) if not it_is]
     return {number: dims[i] for number, i in enumerate(kept) if i in dims}

@@ -1,15 +1,14 @@
 """Arguments and results as flat lists: which leaves are tensors, what they are called,
 and how the structure comes back.
 
-It is a thin layer over ``torch.utils._pytree``; nothing here looks at sizes. An integer that a call
-may change (``OpenInteger``) is the size of a tensor without elements: it has a symbol, facts and
-checks as sizes of tensors have them.
+It is a thin layer over ``torch.utils._pytree``; nothing here looks at sizes. A number that a call may
+change is passed in a tensor (``open_numbers``).
 """
 
 from __future__ import annotations
 
 import inspect
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -19,6 +18,7 @@ from torch.utils import _pytree as pytree
 from ...core.dims import DimPlan
 from ...core.errors import Error
 from . import kv_caches
+from .open_numbers import AXES, OpenNumber, carrier, number_in
 
 CONSTANTS = (
     int,
@@ -32,22 +32,6 @@ CONSTANTS = (
     torch.device,
     torch.memory_format,
 )
-#: Integers from here on are no sizes.
-_TOO_LARGE = 2**62
-
-
-class OpenInteger(int):
-    """An integer of an example of which calls have other values."""
-
-
-def may_be_open(leaf) -> bool:
-    """Returns true for an integer that can be a size; 0 is one of its own (``1 / n``, ``if n``)."""
-    return type(leaf) in (int, OpenInteger) and 0 < leaf < _TOO_LARGE
-
-
-def carrier(value: int) -> torch.Tensor:
-    """The tensor that has an integer for its first size."""
-    return torch.empty((value, 0), dtype=torch.int8)
 
 
 @dataclass(frozen=True)
@@ -58,11 +42,11 @@ class Arguments:
 
     spec: pytree.TreeSpec
     names: tuple[str, ...]
-    #: The leaves that are tensors or open integers.
+    #: The leaves that are tensors or open numbers.
     tensors: tuple[int, ...]
     constants: dict[int, Any]
-    #: The leaves that are open integers.
-    integers: frozenset[int] = frozenset()
+    #: The leaves that are open numbers, by their type.
+    numbers: dict[int, type] = field(default_factory=dict)
 
     @property
     def tensor_names(self) -> list[str]:
@@ -71,19 +55,19 @@ class Arguments:
     def rebuild(self, tensors) -> tuple[tuple, dict]:
         leaves = [self.constants.get(i) for i in range(len(self.names))]
         for place, tensor in zip(self.tensors, tensors, strict=True):
-            leaves[place] = tensor.shape[0] if place in self.integers else tensor
+            leaves[place] = number_in(tensor, self.numbers[place]) if place in self.numbers else tensor
         return pytree.tree_unflatten(leaves, self.spec)
 
     def plan(self, dims, tensors) -> DimPlan:
         """Reads what the user said of the sizes of ``tensors``, which are those of the example."""
-        is_open = [i in self.integers for i in self.tensors]
+        kinds = [self.numbers.get(i) for i in self.tensors]
         kept = [
             (name, t.shape)
-            for name, t, is_int in zip(self.tensor_names, tensors, is_open, strict=True)
-            if not is_int
+            for name, t, kind in zip(self.tensor_names, tensors, kinds, strict=True)
+            if kind is None
         ]
         rows = iter(DimPlan.read(dims, [name for name, _ in kept], [shape for _, shape in kept]).axes)
-        return DimPlan(tuple((None, 0) if is_int else next(rows) for is_int in is_open))
+        return DimPlan(tuple(next(rows) if kind is None else AXES[kind] for kind in kinds))
 
 
 def flatten_arguments(
@@ -98,7 +82,7 @@ def flatten_arguments(
         names.append(_leaf_name(path, tops))
         if isinstance(leaf, torch.Tensor):
             tensors[i] = leaf
-        elif isinstance(leaf, OpenInteger):
+        elif isinstance(leaf, OpenNumber):
             tensors[i] = carrier(leaf)
         elif isinstance(leaf, CONSTANTS):
             constants[i] = leaf
@@ -109,8 +93,8 @@ def flatten_arguments(
                 help=array_cure(leaf)
                 or "register the type with torch.utils._pytree (dataclasses: register_dataclass)",
             )
-    integers = frozenset(i for i in tensors if isinstance(paths[i][1], OpenInteger))
-    call = Arguments(spec, tuple(names), tuple(tensors), constants, integers)
+    numbers = {i: paths[i][1].kind for i in tensors if isinstance(paths[i][1], OpenNumber)}
+    call = Arguments(spec, tuple(names), tuple(tensors), constants, numbers)
     return call, list(tensors.values())
 
 
