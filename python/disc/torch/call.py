@@ -22,6 +22,7 @@ from .capture.captured_program import CapturedProgram
 from .compat import children_of
 from .pytree import kv_caches
 from .pytree.arguments import Arguments, array_cure
+from .pytree.held_values import HELD
 from .pytree.open_numbers import carrier, may_be_open
 from .pytree.parameters import Parameters, same_constant
 from .symbolic.guard_functions import function_of
@@ -125,6 +126,8 @@ class Call:
 
     def in_order(self, args: tuple, kwargs: dict) -> list:
         """The arguments in the order of the example; what is left out takes its default."""
+        if (held := self.arguments.held) is not None:
+            kwargs = {**kwargs, HELD: held.values()}
         given = dict(zip(self.parameters.first(len(args)), args, strict=True))
         if twice := given.keys() & kwargs.keys():
             raise Error(f"input {min(twice)} is given twice, by position and by name", code="E0601")

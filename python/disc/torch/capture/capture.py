@@ -42,6 +42,7 @@ from ..overrides.silence import silenced
 from ..overrides.squeeze import SQUEEZES
 from ..pytree import given_caches, kv_caches
 from ..pytree.arguments import Arguments, flatten_arguments
+from ..pytree.held_values import HeldValues
 from ..symbolic.expressions import expression
 from ..symbolic.source_lines import Place, written
 from ..tracer import deadline
@@ -168,10 +169,12 @@ class _Entry(torch.nn.Module):
 
     def forward(self, *tensors):
         self.seen.shapes = [tuple(t.shape) for t in tensors]
-        args, kwargs = self.arguments.rebuild(tensors)
+        args, kwargs, values = self.arguments.rebuild_all(tensors)
+        held = self.arguments.held
+        replaced = held.replaced(values) if held is not None else contextlib.nullcontext()
         watched = given_caches.Watched((args, kwargs))
         states = side_effects.as_it_was(self.module)
-        with self.caches.without_fakes(), self.within(), states as self.seen.changes:
+        with self.caches.without_fakes(), self.within(), replaced, states as self.seen.changes:
             result = self.module(*args, **kwargs)
         self.seen.returned_caches = watched.returned(result)
         leaves, self.seen.out_spec = kv_caches.flatten(result)
@@ -188,17 +191,19 @@ def capture(
     serves: Serves = serves_all,
     may_export: bool = True,
     in_grad_mode: bool = False,
+    held: HeldValues | None = None,
 ) -> CapturedGraph:
     """Captures ``module(*args, **kwargs)``; the parameters and buffers become inputs of the graph.
 
     Ops that ``serves`` does not name are captured as the steps that torch makes of them.
-    ``in_grad_mode`` is for a module that asks for the mode of its caller.
+    ``in_grad_mode`` is for a module that asks for the mode of its caller. The values in ``held``
+    become inputs behind the arguments.
     ``may_export`` allows torch.export, which puts fake tensors into the module while it runs: calls
     of other threads would meet them.
     """
     start = time.perf_counter()
     reached.forget(module)
-    arguments, tensors = flatten_arguments(module, args, kwargs or {})
+    arguments, tensors = flatten_arguments(module, args, kwargs or {}, held)
     _check_examples(arguments, tensors)
     device = device_of_module(module, arguments.tensor_names, tensors)
     # Behind a window it is a slice; how a cache lies makes no difference to what is computed of it.

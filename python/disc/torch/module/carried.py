@@ -90,7 +90,7 @@ def carried(dispatcher: Dispatcher) -> Carried | None:
     """The programs of a module that a copy may take up; None if there are none."""
     forms: _Forms = []
     for form in dispatcher.forms.held:
-        if form.numbers or not form.is_for(dispatcher.original):
+        if form.numbers or form.held is not None or not form.is_for(dispatcher.original):
             # A copy begins with the module as it is now, and with constants.
             continue
         programs = []

@@ -23,6 +23,7 @@ from ...core.dims import STATIC
 from ...core.errors import OF_DATA, DimError, Error
 from ...core.options import Options
 from ...core.progress import Progress
+from ..pytree.held_values import HeldValues
 from ..pytree.parameters import Parameters
 from ..watch.modes import are_functions_seen
 from ..watch.module_watch import ModuleWatch
@@ -30,6 +31,7 @@ from ..watch.reach import Reach
 from ..watch.weights import gives_gradients, versions
 from . import ladder
 from .carried import Carried
+from .changing_values import ChangingValues
 from .entry import CompiledEntry, EagerEntry, Entry, GraphEntry, Refused, refreshed
 from .forms import Form, Forms
 from .open_numbers import OpenNumbers
@@ -57,6 +59,7 @@ class Dispatcher:
         self.forms = Forms(Parameters(module))
         self.variants = Variants()
         self.open_numbers = OpenNumbers()
+        self.changing_values = ChangingValues()
         self.verification = Verification(options.verify) if options.verify else None
         #: The programs of the module that this one is a copy of, until they are called.
         self.carried: Carried | None = None
@@ -133,7 +136,7 @@ class Dispatcher:
             return entry
         if isinstance(entry, CompiledEntry) and entry.keep_changing():
             with self._lock:
-                if entry in form.entries and (found := self._taking_weights(args, kwargs)) is not None:
+                if entry in form.entries and (found := self._taking_weights(form, args, kwargs)) is not None:
                     form.entries[form.entries.index(entry)] = found
                     form.retired.append(entry.report_values())
                     return found
@@ -141,13 +144,13 @@ class Dispatcher:
         self._renew(entry)
         return entry
 
-    def _taking_weights(self, args: tuple, kwargs: dict) -> Entry | None:
+    def _taking_weights(self, form: Form, args: tuple, kwargs: dict) -> Entry | None:
         """Compiles the form of a call with weights as inputs; None if that is not possible."""
         if self.options.weights != "exact":
             return None
         _COMPILE.info("the weights of %s keep changing: they are not prepared any more", self.name)
         try:
-            entry = self.build(args, kwargs, self.dims, takes_weights=True)
+            entry = self.build(args, kwargs, self.dims, takes_weights=True, held=form.held)
         except Error as error:
             _COMPILE.info("%s cannot take weights as inputs: %s", self.name, error)
             return None
@@ -209,6 +212,7 @@ class Dispatcher:
                 self._compile(key, args, kwargs, is_example=True)
 
     def _form(self, args: tuple, kwargs: dict, may_be_open: bool = True) -> Form:
+        self.changing_values.note_thread()
         key = self.forms.key(self.training, args, kwargs)
         if (found := self.forms.find(key, self.original, may_be_open)) is not None:
             return found
@@ -220,7 +224,7 @@ class Dispatcher:
         """A form for a module that has other lists and dicts now, which hold the same."""
         for form in self.forms.of_key(key):
             if form.watch.is_equal():
-                form.watch = self._watch(form.entries[0])
+                form.watch = self.watch(form.entries[0], form.held)
                 if form.is_for(self.original):
                     return form
         return None
@@ -232,11 +236,11 @@ class Dispatcher:
         self.open_numbers.refuse(form)
         return self._form(args, kwargs, may_be_open=False)
 
-    def _watch(self, entry: Entry | None = None) -> ModuleWatch:
+    def watch(self, entry: Entry | None = None, held: HeldValues | None = None) -> ModuleWatch:
         """Watches the module as it is now, for an entry. One that may go away is not held."""
         is_off = self.options.watch == "off" or self.options.release_weights
         tables = entry.notes if isinstance(entry, GraphEntry) else ()
-        return ModuleWatch(None if is_off else Reach(self.original()), tables)
+        return ModuleWatch(None if is_off else Reach(self.original()), tables, held)
 
     def _hold(self, form: Form, before: list | None = None) -> Form:
         for entry in form.entries:
@@ -270,7 +274,7 @@ class Dispatcher:
         """The form as the module had it that this one is a copy of."""
         if self.carried is None or not (entries := self.carried.take(self, key)):
             return None
-        return self._hold(Form(key, self._watch(), [*entries]))
+        return self._hold(Form(key, self.watch(), [*entries]))
 
     def _compile(self, key: tuple, args: tuple, kwargs: dict, is_example: bool = False) -> Form:
         others = self.forms.of_key(key)
@@ -281,13 +285,15 @@ class Dispatcher:
                 error = Error(f"{MOST_FORMS} forms of call were compiled, and no more are", code="E0601")
                 self._overflow = EagerEntry(self.original, error)
             return Form(key, ModuleWatch(None), [self._overflow])
+        if (found := self.changing_values.form(self, key, others, args, kwargs)) is not None:
+            return self._hold(found, self.versions())
         if len(others) >= MOST_CHANGES:
             return self._hold(Form(key, ModuleWatch(None), [self._of_changes(others)]))
         if others:
             _COMPILE.info("%s was changed (%s), and is compiled again", self.name, _listed(others[-1]))
         elif self.forms.held:
             _COMPILE.info("%s is compiled for another form of call", self.name)
-        watch, before = self._watch(), self.versions()
+        watch, before = self.watch(), self.versions()
         if self.forms.held and self.dims != STATIC:
             found = self.open_numbers.form(self, key, watch, args, kwargs)
             if found is not None:
@@ -295,10 +301,10 @@ class Dispatcher:
         entry = self.build(args, kwargs, self.dims, is_example)
         if not watch.holds() and not watch.is_prepared():
             # Another thread may have changed the module meanwhile, or the first call of all did.
-            watch = self._watch()
+            watch = self.watch()
             entry = self.build(args, kwargs, self.dims, is_example)
         if not watch.holds() or getattr(entry, "notes", ()):
-            watch = self._watch(entry)
+            watch = self.watch(entry)
         return self._hold(Form(key, watch, [entry]), before)
 
     def versions(self) -> list | None:
@@ -321,10 +327,11 @@ class Dispatcher:
         is_example: bool = False,
         is_behind: bool = False,
         takes_weights: bool = False,
+        held: HeldValues | None = None,
     ) -> Entry:
         """Compiles the form of a call; ``is_behind``: while calls of the module go on."""
         asked = ladder.Request(
-            self.original, args, kwargs, dims, self.options, is_example, is_behind, takes_weights
+            self.original, args, kwargs, dims, self.options, is_example, is_behind, takes_weights, held
         )
         with Progress(self.options, self.name) as stage:
             return ladder.build(asked, stage)
@@ -355,7 +362,7 @@ class Dispatcher:
 
     def compiled_entries(self) -> list[CompiledEntry]:
         """Those of them that disc compiled whole for the module as it is now, with its weights."""
-        current = [form for form in self.forms.held if form.is_for(self.original)]
+        current = [f for f in self.forms.held if f.held is None and f.is_for(self.original)]
         found = [entry for form in current for entry in form.entries if isinstance(entry, CompiledEntry)]
         for entry in found:
             self._renew(entry)

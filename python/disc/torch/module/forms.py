@@ -20,6 +20,7 @@ from ..call import PLAIN
 from ..devices import autocast_state
 from ..pytree import kv_caches
 from ..pytree.arguments import CONSTANTS
+from ..pytree.held_values import HeldValues
 from ..pytree.open_numbers import may_be_open
 from ..pytree.parameters import Parameters
 from ..refusals import Refusals
@@ -50,6 +51,8 @@ class Form:
     retired: list[dict[str, Any]] = field(default_factory=list)
     #: No further variant is compiled.
     is_closed: bool = False
+    #: The values of the module that each call reads.
+    held: HeldValues | None = None
     #: The numbers of which the form takes all values.
     numbers: frozenset[Leaf] = frozenset()
 

@@ -26,6 +26,7 @@ from ..devices.precision import with_precision
 from ..graph.threads import threads_of
 from ..graph.weight_names import refuse_subclasses
 from ..pytree.arguments import flatten_arguments
+from ..pytree.held_values import HeldValues
 from ..tracer import deadline
 from ..tracer.deadline import TooLong
 from ..watch.reach import Reach
@@ -50,6 +51,7 @@ class Request:
         is_example: bool,
         is_behind: bool = False,
         takes_weights: bool = False,
+        held: HeldValues | None = None,
     ):
         self.original = original
         self.module = original()
@@ -65,6 +67,8 @@ class Request:
         self.is_behind = is_behind
         #: Weights keep changing: each call takes them as inputs.
         self.takes_weights = takes_weights
+        #: Values of the module keep changing: each call takes them as inputs.
+        self.held = held
         #: The captured graph, once there is one, and whether all of it could be lowered.
         self.graph = None
         self.is_lowered = False
@@ -74,7 +78,7 @@ def build(request: Request, stage: Callable[[str], None]) -> Entry:
     """Makes what serves ``request``."""
     strict = request.options.fallback == "error"
     try:
-        arguments, tensors = flatten_arguments(request.module, request.args, request.kwargs)
+        arguments, tensors = flatten_arguments(request.module, request.args, request.kwargs, request.held)
         for t in tensors:
             t.size()  # classes of tensors run code of their own
     except Exception as error:
@@ -189,7 +193,7 @@ def _whole(request: Request, stage) -> CompiledEntry:
         if not is_likely_there:
             ahead.enter_context(extension.memory_ahead(needed))
         # The key of a capture does not hold which ops the user leaves to torch.
-        chooses = bool(options.block_ops or options.allow_ops) or request.takes_weights
+        chooses = bool(options.block_ops or options.allow_ops or request.held) or request.takes_weights
         asked = capture_cache.look_up(
             request.module, request.args, request.kwargs, request.dims, None if chooses else directory
         )
@@ -267,8 +271,9 @@ def _captured(asked: capture_cache.Lookup, request: Request) -> CapturedProgram:
                 request.kwargs,
                 request.dims,
                 serves,
-                may_export=not request.is_behind,
+                may_export=not request.is_behind and request.held is None,
                 in_grad_mode="is_grad_enabled" in reach.asked and torch.is_grad_enabled(),
+                held=request.held,
             )
         finally:
             # Calls that go on meanwhile may write there by right.
@@ -277,6 +282,8 @@ def _captured(asked: capture_cache.Lookup, request: Request) -> CapturedProgram:
     graph.tables = [*written, *(place for table, place in reach.dicts if id(table) in filled)]
     if graph.tables or filled:
         _refuse_written(request, graph.tables)
+    if request.held is not None:
+        request.held.refuse_others(graph)
     graph.takes_weights = request.takes_weights
     request.graph = graph
     name = type(request.module).__name__

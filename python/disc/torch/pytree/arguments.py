@@ -18,6 +18,7 @@ from torch.utils import _pytree as pytree
 from ...core.dims import DimPlan
 from ...core.errors import Error
 from . import kv_caches
+from .held_values import HELD, HeldValues
 from .open_numbers import AXES, OpenNumber, carrier, number_in
 
 CONSTANTS = (
@@ -47,16 +48,25 @@ class Arguments:
     constants: dict[int, Any]
     #: The leaves that are open numbers, by their type.
     numbers: dict[int, type] = field(default_factory=dict)
+    #: The values of the module that each call passes, under the keyword ``HELD``.
+    held: HeldValues | None = None
 
     @property
     def tensor_names(self) -> list[str]:
         return [self.names[i] for i in self.tensors]
 
     def rebuild(self, tensors) -> tuple[tuple, dict]:
+        """The arguments of the module."""
+        args, kwargs, _ = self.rebuild_all(tensors)
+        return args, kwargs
+
+    def rebuild_all(self, tensors) -> tuple[tuple, dict, dict]:
+        """The arguments of the module, and the values that it holds by name."""
         leaves = [self.constants.get(i) for i in range(len(self.names))]
         for place, tensor in zip(self.tensors, tensors, strict=True):
             leaves[place] = number_in(tensor, self.numbers[place]) if place in self.numbers else tensor
-        return pytree.tree_unflatten(leaves, self.spec)
+        args, kwargs = pytree.tree_unflatten(leaves, self.spec)
+        return args, kwargs, kwargs.pop(HELD) if self.held is not None else {}
 
     def plan(self, dims, tensors) -> DimPlan:
         """Reads what the user said of the sizes of ``tensors``, which are those of the example."""
@@ -71,9 +81,13 @@ class Arguments:
 
 
 def flatten_arguments(
-    module: torch.nn.Module, args: tuple, kwargs: dict
+    module: torch.nn.Module, args: tuple, kwargs: dict, held: HeldValues | None = None
 ) -> tuple[Arguments, list[torch.Tensor]]:
-    """Flattens an example call and names its leaves after the parameters of ``module.forward``."""
+    """Flattens an example call, with the values that the module holds, and names its leaves after
+    the parameters of ``module.forward``.
+    """
+    if held is not None:
+        kwargs = {**kwargs, HELD: held.example()}
     kv_caches.flatten((args, kwargs))
     paths, spec = pytree.tree_flatten_with_path((args, kwargs))
     tops = _parameter_names(module, len(args))
@@ -94,7 +108,7 @@ def flatten_arguments(
                 or "register the type with torch.utils._pytree (dataclasses: register_dataclass)",
             )
     numbers = {i: paths[i][1].kind for i in tensors if isinstance(paths[i][1], OpenNumber)}
-    call = Arguments(spec, tuple(names), tuple(tensors), constants, numbers)
+    call = Arguments(spec, tuple(names), tuple(tensors), constants, numbers, held)
     return call, list(tensors.values())
 
 

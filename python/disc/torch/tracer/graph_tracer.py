@@ -7,7 +7,6 @@ fixes a size.
 from __future__ import annotations
 
 import contextlib
-from typing import Any
 
 import torch
 import torch._dispatch.python
@@ -18,7 +17,7 @@ from ..decompositions.lookup import Serves
 from ..devices.device import TYPES
 from ..graph.exported import Traced
 from ..graph.weight_names import PLAIN
-from ..symbolic.expressions import SYMBOLIC, expression, symbols_of
+from ..symbolic.expressions import SYMBOLIC, expression
 from . import process_state
 from .tracer import NotTraced, Recorder
 
@@ -74,8 +73,6 @@ class _GraphRecorder(Recorder):
         super().__init__(mode, torch.nn.Module(), serves)
         #: The node of dynamo's graph that runs.
         self.running: torch.fx.Node | None = None
-        self._numbers: list[torch.fx.Node] = []
-        self._kept: set[torch.fx.Node] = set()
 
     def adopt(self, value, name: str):
         """The stand-in of an argument in the trace."""
@@ -95,29 +92,6 @@ class _GraphRecorder(Recorder):
     def node_of(value) -> torch.fx.Node | None:
         return value.__dict__["_disc"][0] if isinstance(value, FakeTensor) else None
 
-    def number(self, holder: FakeTensor, value: torch.SymFloat) -> torch.SymFloat:
-        """A number that a call passes in the tensor ``holder``."""
-        node = self.graph.call_function(torch.ops.aten.item.default, (self.node_of(holder),))
-        node.meta["val"] = value
-        self._numbers.append(node)
-        return value
-
-    def finish(self, results) -> Traced:
-        """Returns the trace. Ops hold a number by its symbol, so the node that makes it has no
-        users: it is kept where some op, or a result, has the symbol.
-        """
-        used: set = set()
-        for node in self.graph.nodes:
-            if node not in self._numbers:
-                used |= symbols_of(node.args) | symbols_of(node.kwargs) | symbols_of(node.meta.get("val"))
-        for result in results:
-            used |= symbols_of(result)
-        self._kept = {n for n in self._numbers if n.meta["val"].node.expr.free_symbols & used}
-        return super().finish(results)
-
-    def _is_kept(self, node: torch.fx.Node) -> bool:
-        return node in self._kept or super()._is_kept(node)
-
     def _node(self, func, args, kwargs) -> torch.fx.Node:
         node = self.graph.create_node("call_function", func, args, kwargs)
         node.meta["stack_trace"] = self.running.meta.get("stack_trace") if self.running is not None else None
@@ -133,7 +107,6 @@ class _Run(torch.fx.Interpreter):
         self.floats = floats
         #: The regions of autocast that were entered.
         self.modes = contextlib.ExitStack()
-        self.numbers: dict[torch.fx.Node, Any] = {}
 
     def run_node(self, n: torch.fx.Node):
         self.recorder.running = n
@@ -144,10 +117,10 @@ class _Run(torch.fx.Interpreter):
     def _number(self, n: torch.fx.Node):
         value = n.meta.get("example_value")
         if isinstance(value, SYMBOLIC) and not value.node.expr.is_number:
-            holder = n.args[0]
-            if holder not in self.numbers:
-                self.numbers[holder] = self.recorder.number(self.env[holder], value)
-            return self.numbers[holder]
+            holder = self.recorder.node_of(self.env[n.args[0]])
+            if holder not in self.recorder.numbers:
+                self.recorder.number(holder, value)
+            return self.recorder.numbers[holder]
         # Dynamo asked for it: it is this one by a guard.
         return float(expression(value)) if isinstance(value, SYMBOLIC) else value
 

@@ -16,6 +16,7 @@ import torch
 
 from ...core import extension
 from ..cache.kinds import has_content
+from ..pytree.held_values import Held, HeldValues, kind_of
 from . import modes
 from .reach import Reach
 from .values import are_equal, is_switch, kind_of_weight, same
@@ -28,19 +29,25 @@ class ModuleWatch:
     ``serves(weights)`` and ``holds()`` are asked at calls, and native.
     """
 
-    def __init__(self, reach: Reach | None, tables: Collection[str] = ()):
+    def __init__(self, reach: Reach | None, tables: Collection[str] = (), held: HeldValues | None = None):
         """Notes what ``reach`` found; without it nothing is watched but modes of torch. Of
-        ``tables``, which calls fill, only the items count that are there.
+        ``tables``, which calls fill, only the items count that are there; of values in ``held``,
+        which calls read, only their kinds.
         """
         #: Names of the rows of the native watch.
         self._spaces: list[str] = []
         self._reach = reach
         self._tables = frozenset(tables)
+        self._held = held
+        #: The dicts of the first rows hold attributes and globals.
+        self._attributes: list[dict] = []
         rows: dict[str, Any] = {"dicts": [], "lists": [], "cells": [], "objects": [], "modes": []}
         tensors: list[tuple[torch.Tensor, bool]] = []
         if reach is not None:
             rows = self._rows(reach)
-            tensors = [(t, True) for t, _ in reach.tensors]
+            read = {id(value) for value in held.values().values()} if held is not None else set()
+            tensors = [(t, True) for t, _ in reach.tensors if id(t) not in read]
+        self._versions = [(t, t._version) for t, _ in tensors if not t.is_inference()]
         watch = extension.module_watch(
             **rows, plain=modes.plain(), tensors=extension.weight_watch([], tensors), same=same
         )
@@ -52,8 +59,12 @@ class ModuleWatch:
         names = frozenset(reach.names)
         parts = [m for m in reach.modules if id(m) in reach.parts]
         weights = {id(table) for m in parts for table in (m._parameters, m._buffers)}
-        dicts = [(space, names, None, place) for space, place in reach.spaces]
-        dicts += [(space, frozenset(used), None, place) for space, place, used in reach.globals.values()]
+        dicts = [(space, self._watched(space, names), None, place) for space, place in reach.spaces]
+        dicts += [
+            (space, self._watched(space, frozenset(used)), None, place)
+            for space, place, used in reach.globals.values()
+        ]
+        self._attributes = [space for space, *_ in dicts]
         dicts += [(d, frozenset(d), None, place) for d, place in reach.registries if _has_plain_keys(d)]
         for d, place in reach.dicts:
             names_there = frozenset(d) if place in self._tables and id(d) not in weights else None
@@ -65,11 +76,18 @@ class ModuleWatch:
             "cells": [(cell, cell.cell_contents) for cell, _ in reach.cells if has_content(cell)],
             "objects": [*reach.modules, *reach.objects],
             "modes": [
+                *([(self._held.kinds, self._held.kinds())] if self._held is not None else []),
                 *modes.asked(reach.asked),
                 *(_contents_of(held) for held, _ in reach.others),
                 *((functools.partial(are_tied, places), True) for places in tied_places(parts)),
             ],
         }
+
+    def _watched(self, space: dict, names: frozenset[str]) -> frozenset[str]:
+        """The names of a space that count, without those that calls read."""
+        if self._held is None:
+            return names
+        return names - {held.key for held in self._held.places if held.space is space}
 
     def changed(self) -> list[str]:
         """Names what is not as it was."""
@@ -83,10 +101,44 @@ class ModuleWatch:
         found += [named[i] for i in cells if i < len(named)]
         objects = [*reach.modules, *reach.objects]
         found += [f"the class of {type(objects[i]).__name__}" for i in kinds]
+        if self._held is not None and 0 in changed_modes:
+            found.append(f"the kind of {self._held}")
+            changed_modes = changed_modes[1:]
         found += ["a mode of torch, a set, or tied weights" for _ in changed_modes]
         if has_tensors:
             found.append("a tensor that is no parameter and no buffer")
         return list(dict.fromkeys(found))
+
+    def changed_values(self) -> list[tuple[Held, Any]]:
+        """The places of numbers and tensors that changed to others of their kind, each with what
+        tells the old value from others; empty if anything else changed.
+        """
+        rows, *others, has_tensors = self._native.changes()
+        if any(others):
+            return []
+        found: list[tuple[Held, Any]] = []
+        for i, key, then, now in rows:
+            if i >= len(self._attributes) or (kind := kind_of(now)) is None or kind_of(then) != kind:
+                return []
+            then = id(then) if isinstance(then, torch.Tensor) else repr(then)
+            found.append((Held(self._attributes[i], key, _joined(self._spaces[i], key)), then))
+        if has_tensors:
+            written = [(t, version) for t, version in self._versions if t._version != version]
+            places = [(place, version) for t, version in written for place in self._places_of(t)]
+            if not written or len(places) != len(written):
+                return []
+            found += places
+        return found
+
+    def _places_of(self, t: torch.Tensor) -> list[Held]:
+        if kind_of(t) is None:
+            return []
+        return [
+            Held(space, key, _joined(place, key))
+            for space, place in zip(self._attributes, self._spaces, strict=False)
+            for key, value in space.items()
+            if value is t and isinstance(key, str)
+        ]
 
     def is_equal(self) -> bool:
         """Returns true if all that changed are lists, dicts and sets that others took the place of,

@@ -1,0 +1,98 @@
+"""Passes values that a module holds as inputs of each call: numbers and tensors that its user keeps
+changing.
+
+They are leaves of the arguments under the keyword ``HELD``, which no parameter has. A trace finds
+stand-ins in their places, wherever code reads them from.
+
+Invariant: after a trace each place holds what it held.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ...core.errors import Error
+from .open_numbers import may_be_open, opened
+
+if TYPE_CHECKING:
+    from ..capture.capture import CapturedGraph
+
+#: The keyword of the arguments that values come by; names of inputs begin with it.
+HELD = "self"
+_DENSE = frozenset((torch.Tensor, torch.nn.Buffer))
+
+
+@dataclass(frozen=True)
+class Held:
+    """A place that values are read from: an attribute or a global, and what messages call it."""
+
+    space: dict
+    key: str
+    name: str
+
+    @property
+    def identity(self) -> tuple[int, str]:
+        return id(self.space), self.key
+
+
+class HeldValues:
+    """The places of a module from which each call reads its values."""
+
+    def __init__(self, places: list[Held]):
+        self.places = tuple(places)
+
+    def __str__(self) -> str:
+        return ", ".join(place.name for place in self.places)
+
+    def values(self) -> dict[str, Any]:
+        """What is there now, by name."""
+        return {place.name: place.space.get(place.key) for place in self.places}
+
+    def example(self) -> dict[str, Any]:
+        """What is there now, with numbers marked as open."""
+        return {name: value if _is_tensor(value) else opened(value) for name, value in self.values().items()}
+
+    def kinds(self) -> list[Any]:
+        """All that a program knows of the values: their types, dtypes, ranks and devices."""
+        return [kind_of(value) for value in self.values().values()]
+
+    def refuse_others(self, graph: CapturedGraph) -> None:
+        """Raises for a graph that has a tensor of the values under another name too, as a constant,
+        and for calls that change attributes, which may be the values.
+        """
+        if graph.changes:
+            raise Error("calls change attributes of the module", code="E0404")
+        read = {value.untyped_storage()._cdata for value in self.values().values() if _is_tensor(value)}
+        known = [t for _, t in graph.traced.constants] + [t for *_, t in graph.traced.weights]
+        if any(t.untyped_storage()._cdata in read for t in known):
+            raise Error("a tensor that each call reads has another name too", code="E0404")
+
+    @contextlib.contextmanager
+    def replaced(self, values: dict[str, Any]) -> Iterator[None]:
+        """Puts other values in the places for a trace."""
+        before = self.values()
+        try:
+            for place in self.places:
+                place.space[place.key] = values[place.name]
+            yield
+        finally:
+            for place in self.places:
+                place.space[place.key] = before[place.name]
+
+
+def _is_tensor(value: Any) -> bool:
+    return isinstance(value, torch.Tensor)
+
+
+def kind_of(value: Any) -> Any:
+    """All that a program for every such value knows of it; None where there is no such program."""
+    if type(value) in _DENSE:
+        if value.requires_grad or value.layout is not torch.strided:
+            return None
+        return torch.Tensor, value.dtype, value.dim(), value.device
+    return type(value) if may_be_open(value) else None
