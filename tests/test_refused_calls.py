@@ -124,6 +124,16 @@ def test_data_that_keeps_nothing_is_as_in_eager():
     assert torch.equal(fast(boxes, scores), boxes.max(0).values)
 
 
+def test_a_call_that_eager_refuses_is_served_by_nobody():
+    fast = disc.optimize(Function(lambda x: (x.amax(0), x * 2)), torch.randn(3, 4))
+    for _ in range(3):
+        with pytest.raises(IndexError):
+            fast(torch.randn(0, 4))
+        fast(torch.randn(5, 4))
+    found = report(fast)
+    assert (found["coverage"], found["fallbacks"], found["calls"]) == (1.0, [], 3)
+
+
 def test_an_index_out_of_range_is_an_error_of_the_op():
     fast = disc.optimize(nn.Embedding(4, 3), torch.tensor([1]))
     with pytest.raises(disc.Error) as caught:

@@ -189,18 +189,20 @@ class Dispatcher:
         is_fact = isinstance(error, DimError) and isinstance(first, GraphEntry)
         if self.options.fallback == "error" or (is_fact and first.call.is_stated(error)):
             raise error
-        level = logging.INFO if form.refusals.note(error) else logging.DEBUG
-        _RUNTIME.log(level, "torch runs a call of %s: %s", self.name, error)
         if is_fact:
             self.variants.offer(self, form, error, args, kwargs)
         try:
-            return self.original()(*args, **kwargs)
+            result = self.original()(*args, **kwargs)
         except Exception as raised:
+            # Nobody served the call, so it is no call that PyTorch runs.
             if error.code in OF_DATA:
                 raise error from raised
             raise
         finally:
             self._accept_notes(form)
+        level = logging.INFO if form.refusals.note(error) else logging.DEBUG
+        _RUNTIME.log(level, "torch runs a call of %s: %s", self.name, error)
+        return result
 
     # Forms.
 
