@@ -133,6 +133,12 @@ impl TorchModes {
 }
 
 impl TensorCell {
+    /// Returns the address of the implementation.
+    #[inline]
+    pub(super) fn implementation(&self) -> usize {
+        self.implementation
+    }
+
     /// Returns true if the tensor has the memory and the version that it had. A tensor without a
     /// version (of inference mode) is not asked for one: torch would throw.
     ///

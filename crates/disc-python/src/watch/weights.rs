@@ -3,6 +3,9 @@ use super::dict::Version;
 use crate::{call::TensorWatch, errors::guarded};
 use pyo3::{PyTraverseError, PyVisit, ffi, prelude::*, types::PyDict};
 
+/// So many tensors ahead of the one that is compared are loaded.
+const AHEAD: usize = 8;
+
 /// Weights as they were: which tensors, their versions, their memory, and a few elements of those
 /// that were copied.
 #[pyclass(name = "WeightWatch", module = "disc._disc", frozen)]
@@ -62,7 +65,10 @@ impl PyWeightWatch {
 
 impl PyWeightWatch {
     pub(super) fn holds(&self, py: Python<'_>) -> PyResult<bool> {
-        for held in &self.held {
+        for (i, held) in self.held.iter().enumerate() {
+            if let Some(next) = self.held.get(i + AHEAD) {
+                next.tensor.prefetch();
+            }
             // SAFETY: the table is alive.
             if !unsafe { held.version.holds() } && !held.is_in_place(py) {
                 return Ok(false);
