@@ -71,6 +71,17 @@ def test_only_what_fails_with_disc_and_not_with_torch_is_a_finding(tmp_path):
     assert "a_name_of_another_version" in rows["test_of_another_version"]["text"]
 
 
+def test_a_suite_that_imports_another_loads(tmp_path):
+    folder = tmp_path / "test" / "inductor"
+    folder.mkdir(parents=True)
+    (folder / "test_torchinductor.py").write_text(SUITE)
+    suite = "from inductor.test_torchinductor import CpuTests\nclass DynamicTests(CpuTests): pass\n"
+    (folder / "test_torchinductor_dynamic_shapes.py").write_text(suite)
+    chosen = ["--suite", "inductor.test_torchinductor_dynamic_shapes", "--match", "DynamicTests.test_right"]
+    ran = _peer("--tests", str(tmp_path / "test"), "--results", str(tmp_path / "results.json"), *chosen)
+    assert ran.stdout.endswith("1 right, 0 failed, 0 skipped\n")
+
+
 def test_a_test_that_ends_or_hangs_its_process_costs_only_itself(tmp_path):
     worker = Worker([sys.executable, "-c", CHILD], tmp_path / "log")
     outcomes = [worker.run(f"suite:{name}", 5) for name in ("a", "ends", "b", "hangs", "c")]

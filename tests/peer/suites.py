@@ -66,7 +66,7 @@ def load(folder: Path, suite: str) -> list[unittest.TestCase]:
     if str(folder) not in sys.path:
         sys.path[:0] = [str(folder)]
     Missing.loading = True
-    _stand_in(_file(folder, suite))
+    _stand_in(folder, _file(folder, suite), set())
     module = importlib.import_module(suite)
     Missing.loading = False
     return list(_flat(unittest.defaultTestLoader.loadTestsFromModule(module)))
@@ -84,22 +84,31 @@ def _flat(tests):
             yield test
 
 
-def _stand_in(file: Path) -> None:
-    """Gives torch's modules the names that they lack and that the file, or one beside it that it
-    imports, asks for.
+def _stand_in(folder: Path, file: Path, seen: set[Path]) -> None:
+    """Gives torch's modules the names that they lack and that the file, or another test file that
+    it imports, asks for.
     """
-    if not file.is_file():
+    if file in seen or not file.is_file():
         return
+    seen.add(file)
     for node in ast.walk(ast.parse(file.read_text())):
-        if isinstance(node, ast.ImportFrom) and node.level == 1 and node.module is None:
-            for alias in node.names:
-                _stand_in(file.with_name(f"{alias.name}.py"))
-        if not isinstance(node, ast.ImportFrom) or not (node.module or "").startswith("torch"):
+        if not isinstance(node, ast.ImportFrom):
+            continue
+        for other in _imported(folder, file, node):
+            _stand_in(folder, other, seen)
+        if node.level or not (node.module or "").startswith("torch"):
             continue
         module = _module(node.module)
         for alias in node.names:
             if not hasattr(module, alias.name) and not _is_module(f"{node.module}.{alias.name}"):
                 setattr(module, alias.name, Missing(f"{node.module}.{alias.name}"))
+
+
+def _imported(folder: Path, file: Path, node: ast.ImportFrom) -> list[Path]:
+    """The test files that an import may mean."""
+    if node.module is None:
+        return [file.with_name(f"{alias.name}.py") for alias in node.names]
+    return [_file(file.parent if node.level == 1 else folder, node.module)]
 
 
 def _module(name: str) -> types.ModuleType:
