@@ -122,6 +122,26 @@ def test_a_scale_of_zero_hides_nan_also_where_a_call_says_it(f):
     assert not fallbacks(fast)
 
 
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda x, y, beta, alpha: torch.addmm(y, x[0], x[1], beta=beta, alpha=alpha),
+        lambda x, y, beta, alpha: torch.addmv(y[0], x[0], x[0, 0], beta=beta, alpha=alpha),
+        lambda x, y, beta, alpha: torch.addbmm(y, x, x, beta=beta, alpha=alpha),
+        lambda x, y, beta, alpha: torch.addmm(y, x[0], x[1], beta=beta, alpha=0),
+    ],
+)
+def test_a_scale_of_zero_hides_nan_of_factors(f):
+    x, y = torch.full((2, 3, 3), torch.nan), torch.randn(3, 3)
+    module = nn.Identity()
+    module.forward = f
+    options = disc.Options(fallback="framework")
+    for fast in (compiled(f, dynamic=True), disc.optimize(module, options=options)):
+        for beta, alpha in ((0.5, 0.0), (0.0, 0.0), (1.0, 2.0)):
+            torch.testing.assert_close(fast(x, y, beta, alpha), f(x, y, beta, alpha), equal_nan=True)
+        assert not fallbacks(fast)
+
+
 # Types that torch refuses.
 
 INTEGERS, TRUTHS = torch.arange(16).reshape(1, 1, 4, 4), torch.eye(4, dtype=torch.bool)

@@ -139,8 +139,9 @@ def _corrcoef(x):
 
 
 def _addbmm(start, a, b, *, beta=1, alpha=1):
-    product = torch.bmm(a, b).sum(0) * alpha
-    return product + start * beta if beta != 0 else product
+    # The sum over the batch is one more axis of the matmul.
+    left = a.permute(1, 0, 2).reshape(a.shape[1], -1)
+    return torch.addmm(start, left, b.reshape(-1, b.shape[2]), beta=beta, alpha=alpha)
 
 
 def _put(x, index, source, accumulate=False):

@@ -68,15 +68,29 @@ def scaled_sum(b, x, y, beta, alpha):
         return y
     if isinstance(beta, (int, float)):
         return b.add(x if beta == 1 else b.mul(x, beta), y)
-    beta = b.lift(beta, x.dtype)
-    is_zero = b.compare("EQ", beta, b.lift(0, x.dtype))
-    return b.select(is_zero, y, b.add(b.mul(x, beta), y))
+    return b.select(_is_zero(b, beta, x.dtype), y, b.add(b.mul(x, b.lift(beta, x.dtype)), y))
+
+
+def _is_zero(b, scale, dtype: str):
+    return b.compare("EQ", b.lift(scale, dtype), b.lift(0, dtype))
 
 
 def addmm(b, x, u, v, *, beta=1, alpha=1):
     """Of half types, all is added in f32 and rounded once."""
     y = matmul(b, u, v, accumulate(u.dtype))
+    if u.dtype in ("f32", "f64"):
+        y, alpha = _hidden_by_zero(b, y, alpha)
     return b.convert(scaled_sum(b, b.wide(x), y, beta, alpha), u.dtype)
+
+
+def _hidden_by_zero(b, y, alpha):
+    """The sums, and their scale: BLAS reads no factors where alpha == 0, so that their NaN are
+    hidden.
+    """
+    zeros = b.full(0, y.shape, y.dtype)
+    if isinstance(alpha, (int, float)):
+        return (y, alpha) if alpha != 0 else (zeros, 1)
+    return b.select(_is_zero(b, alpha, y.dtype), zeros, y), alpha
 
 
 def outer(b, x, y):
