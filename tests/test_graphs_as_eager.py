@@ -336,6 +336,78 @@ def test_memory_that_a_model_lays_out_keeps_its_strides(f):
     assert got.untyped_storage().nbytes() >= wanted.numel() * 4
 
 
+def _images(shape: tuple) -> torch.Tensor:
+    return torch.randn(shape).to(memory_format=torch.channels_last)
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda x: x.relu(),
+        lambda x: torch.empty_like(x, memory_format=torch.channels_last).copy_(x),
+        lambda x: torch.zeros_like(x, memory_format=torch.channels_last).add_(x),
+    ],
+)
+def test_results_have_the_strides_of_axes_of_size_1(f):
+    fast = compiled(f, dynamic=True)
+    for shape in ((2, 3, 4, 5), (1, 1, 2, 5), (2, 1, 4, 5), (3, 2, 1, 1)):
+        x = _images(shape)
+        assert fast(x).stride() == f(x).stride()
+        torch.testing.assert_close(fast(x), f(x))
+    assert not fallbacks(fast)
+
+
+# Versions of what a graph writes.
+
+
+def _write_once(x, written):
+    written.add_(1)
+    return x.sin() * written.sum()
+
+
+def _write_once_below_aot(x, written):
+    written.add_(1)
+    return torch.func.vmap(torch.sin)(x) * written.sum()
+
+
+def _write_through_a_view(x, written):
+    written.t().add_(1)
+    return torch.func.vmap(torch.sin)(x) * written.sum()
+
+
+def _write_unseen(x, written):
+    written.detach().add_(1)
+    return x.sin() * written.sum()
+
+
+def _write_beside_an_op_of_torch(x, written):
+    written.add_(1)
+    return torch.linalg.qr(x)[1] * written.sum()
+
+
+@pytest.mark.parametrize("is_trained", [False, True])
+@pytest.mark.parametrize("is_strided", [False, True])
+@pytest.mark.parametrize(
+    "f",
+    [
+        _write_once,
+        _write_once_below_aot,
+        _write_through_a_view,
+        _write_unseen,
+        _write_beside_an_op_of_torch,
+    ],
+)
+def test_a_write_counts_one_version(f, is_strided, is_trained):
+    fast, x = compiled(f), torch.randn(2, 2, requires_grad=is_trained)
+    written = torch.ones(3, 2).t() if is_strided else torch.ones(2, 3)
+    with torch.set_grad_enabled(is_trained):
+        for count in (1, 2):
+            before = written.clone()
+            torch.testing.assert_close(fast(x, written), f(x, before))
+            torch.testing.assert_close(written, before)
+            assert written._version == count
+
+
 def _sigmoid_into_nothing(x):
     return torch.sigmoid(x, out=torch.empty(0))
 

@@ -24,6 +24,7 @@ from ..symbolic.expressions import SYMBOLIC
 from .dynamo_graph import Argument, DynamoGraph
 from .inference import CompiledGraph
 from .results import split_results
+from .versions import counted_by_aot
 
 aten = torch.ops.aten
 
@@ -40,11 +41,12 @@ def compiled_by_aot(
         env = context.fake_mode.shape_env
         # Its code is made of the graph as it is, which is edited below.
         _LazyGraphModule.force_recompile(inner)
-        found = read(inner, set(context.fw_metadata.static_input_indices))
+        metadata = context.fw_metadata
+        found = read(inner, set(metadata.static_input_indices))
         milliseconds = (time.perf_counter() - start) * 1e3
         with torch.no_grad(), _disable_current_modes():
             made.append(CompiledGraph(inner, found, env, options, milliseconds))
-        return made[-1].call
+        return counted_by_aot(made[-1].call, metadata, inner.graph)
 
     build = aot_autograd(
         fw_compiler=compiler,

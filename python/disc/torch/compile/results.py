@@ -48,7 +48,7 @@ def split_results(graph: DynamoGraph) -> None:
             if result not in graph.given:
                 graph.given.append(result)
             leaf = _dense(result, f"outputs[{graph.given.index(result)}]")
-            leaf = _with_gaps(result, leaf, printer)
+            leaf = _with_strides(result, leaf, printer)
         leaves.append(leaf)
     printer.line(f"return ({''.join(f'{leaf}, ' for leaf in leaves)})")
     graph.finish, _ = printer.function("finish", "args, outputs")
@@ -118,18 +118,32 @@ def _is_empty(traced: Traced, result, printer: Printer) -> bool:
     return family_of(result) not in written
 
 
-def _with_gaps(result: torch.fx.Node, text: str, printer: Printer) -> str:
-    """Prints a result with the strides that the model itself gave its memory."""
+def _with_strides(result: torch.fx.Node, text: str, printer: Printer) -> str:
+    """Prints a dense result with eager mode's strides: with the gaps that the model itself gave its
+    memory, and with those of axes of size 1, which a channels-last tensor is known by.
+    """
+    val = result.meta["val"]
+    dense = _dense_strides(val)
+    differing = [axis for axis, stride in enumerate(map(expression, val.stride())) if stride != dense[axis]]
+    unknown = symbols_of((tuple(val.shape), val.stride())) - printer.sizes.keys()
+    if not differing or unknown or 0 in map(hint_of, val.shape):
+        return text
+    stride = printer.argument(val.stride())
+    if all(hint_of(val.shape[axis]) == 1 for axis in differing):
+        return f"{text}.as_strided({printer.argument(tuple(val.shape))}, {stride})"
     made = result.meta.get("root")
     if made is None or made.target not in (aten.empty_strided.default, aten.new_empty_strided.default):
         return text
-    val, size = result.meta["val"], 1
-    for stride, axis in sorted((hint_of(stride), axis) for axis, stride in enumerate(val.stride())):
-        if hint_of(val.shape[axis]) != 1:
-            if stride != size:
-                return f"{printer.constant(_strided)}({text}, {printer.argument(val.stride())})"
-            size *= hint_of(val.shape[axis])
-    return text
+    return f"{printer.constant(_strided)}({text}, {stride})"
+
+
+def _dense_strides(val: torch.Tensor) -> list:
+    """The strides of a tensor in whose memory, in the order of its axes, there are no gaps."""
+    strides, size = [sympy.Integer(1)] * val.dim(), sympy.Integer(1)
+    for axis in reversed(_dense_order(val) or range(val.dim())):
+        strides[axis] = size
+        size *= expression(val.shape[axis])
+    return strides
 
 
 def _strided(dense: torch.Tensor, stride: tuple) -> torch.Tensor:

@@ -30,6 +30,7 @@ from .partition_joint import partition
 from .refused import worded
 from .registry import EagerGraph
 from .second_derivatives import SecondDerivatives, newest_function
+from .versions import counted_by_aot
 
 _LOG = logging.getLogger("disc.compile")
 
@@ -87,9 +88,10 @@ def compiled_for_training(
         part, computed = _part(inner, options, "forward")
         made.parts["forward"] = part
         saved = [position for position in computed if position >= returned]
+        run = counted_by_aot(part.call, metadata, inner.graph)
 
         def call(args: list):
-            results = part.call(*args)
+            results = run(*args)
             args.clear()
             made.saved_bytes = max(made.saved_bytes, sum([results[position].nbytes for position in saved]))
             return results
