@@ -336,6 +336,26 @@ def test_memory_that_a_model_lays_out_keeps_its_strides(f):
     assert got.untyped_storage().nbytes() >= wanted.numel() * 4
 
 
+def _write_through_a_diagonal(x):
+    x.diagonal().as_strided((2,), (1,), 0).add_(1)
+    return x
+
+
+def _write_to_a_part(x):
+    y = x * 2
+    y[1:].as_strided((2,), (1,)).add_(5)
+    return y, y.as_strided((2, 2), (1, 3), 1)
+
+
+@pytest.mark.parametrize("f", [_write_through_a_diagonal, _write_to_a_part])
+def test_a_view_of_a_view_by_strides_is_written(f):
+    fast = compiled(f, dynamic=True)
+    for x in (torch.randn(2, 4), torch.randn(3, 5), torch.randn(3, 3).t()):
+        given = x.clone()
+        torch.testing.assert_close(fast(given), f(x))
+        torch.testing.assert_close(given, x)
+
+
 def _images(shape: tuple) -> torch.Tensor:
     return torch.randn(shape).to(memory_format=torch.channels_last)
 
