@@ -439,13 +439,46 @@ def _add_into_nothing(x):
     return out * 2
 
 
+def _add_into_what_is_computed(x):
+    out = x[:2] * 2
+    torch.add(x, 1, out=out)
+    return out
+
+
+def _sort_into_what_is_computed(x):
+    values, indices = torch.ones(2) * 2, torch.zeros(1, dtype=torch.long) + 1
+    torch.sort(x, out=(values, indices))
+    return values, indices
+
+
+def _resize_what_is_computed(x):
+    y = x[:2] * 2
+    part = y[1:]
+    y.resize_(x.shape[0] + 3)
+    y[:2] = 5
+    return part, y[:2]
+
+
 @pytest.mark.filterwarnings("ignore:An output with one or more elements was resized")
-@pytest.mark.parametrize("f", [_sigmoid_into_nothing, _add_into_nothing])
+@pytest.mark.parametrize(
+    "f",
+    [
+        _sigmoid_into_nothing,
+        _add_into_nothing,
+        _add_into_what_is_computed,
+        _sort_into_what_is_computed,
+        _resize_what_is_computed,
+    ],
+)
 def test_results_grow_into_what_they_are_given(f):
+    module = nn.Identity()
+    module.forward = f
     fast = compiled(f)
-    for size in (3, 4):
+    optimized = disc.optimize(module, options=disc.Options(fallback="framework"))
+    for size in (3, 4, 4):
         x = torch.randn(size)
         torch.testing.assert_close(fast(x), f(x))
+        torch.testing.assert_close(optimized(x), f(x))
 
 
 def test_a_function_that_dynamo_does_not_look_into_runs_in_each_call():

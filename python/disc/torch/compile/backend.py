@@ -24,6 +24,7 @@ from .dynamo_faults import correct, for_disc
 from .opaque import refuse_opaque
 from .refused import worded
 from .registry import EagerGraph, note
+from .resized import with_resizable_results
 
 _LOG = logging.getLogger("disc.compile")
 
@@ -88,7 +89,7 @@ def serve(gm: torch.fx.GraphModule, example_inputs: list, options: Options) -> t
     try:
         lifting, tensors = lifted(gm)
         made, call = _compiled(lifting, [*example_inputs, *tensors], options)
-        return made, with_attributes(call, gm, lifting)
+        return made, with_resizable_results(with_attributes(call, gm, lifting), gm)
     except Exception as error:
         if options.fallback == "error" or isinstance(error, RestartAnalysis):
             # Dynamo starts again, with what it has learned.
