@@ -36,7 +36,15 @@ from ..devices import autocast_state
 from ..devices.device import HOST, device_of_module
 from ..graph.changes import Change
 from ..graph.exported import Traced
-from ..overrides import arithmetic, patches, reached, texts, transformer  # noqa: F401 (they register overrides)
+from ..graph.moved_tensors import Layouts, moved_in_place, refusal_of_moved
+from ..overrides import (  # noqa: F401 (they register overrides)
+    arithmetic,
+    assigned_data,
+    patches,
+    reached,
+    texts,
+    transformer,
+)
 from ..overrides.registry import overridden
 from ..overrides.silence import silenced
 from ..overrides.squeeze import SQUEEZES
@@ -148,6 +156,8 @@ class _Seen:
         self.assigned: list[str] = []
         self.out_spec: pytree.TreeSpec | None = None
         self.returned_caches: tuple[int | None, ...] = ()
+        #: The inputs that became other tensors in place.
+        self.moved: list[int] = []
 
 
 class _Entry(torch.nn.Module):
@@ -169,6 +179,7 @@ class _Entry(torch.nn.Module):
 
     def forward(self, *tensors):
         self.seen.shapes = [tuple(t.shape) for t in tensors]
+        layouts = Layouts(tensors)
         args, kwargs, values = self.arguments.rebuild_all(tensors)
         held = self.arguments.held
         replaced = held.replaced(values) if held is not None else contextlib.nullcontext()
@@ -176,6 +187,7 @@ class _Entry(torch.nn.Module):
         states = side_effects.as_it_was(self.module)
         with self.caches.without_fakes(), self.within(), replaced, states as self.seen.changes:
             result = self.module(*args, **kwargs)
+        self.seen.moved = layouts.moved()
         self.seen.returned_caches = watched.returned(result)
         leaves, self.seen.out_spec = kv_caches.flatten(result)
         assigned = [c for c in self.seen.changes if side_effects.is_assigned(c)]
@@ -293,6 +305,7 @@ def _attempts(
                 oblivious, sizes = False, Sizes(plan, [t.shape for t in tensors])
                 continue
             raise capture_error(module, error) from error
+        _refuse_moved(traced, entry.seen.moved, arguments)
         captured = _read(traced, entry, arguments, plan)
         _note_places(captured, sizes)
         sizes.same_as = _equal_places(captured)
@@ -315,6 +328,16 @@ def _attempts(
         code="E0404",
         help='give an example of other sizes, or fix those of this one (dims="static")',
     )
+
+
+def _refuse_moved(traced: Traced, moved: list[int], arguments: Arguments) -> None:
+    """Refuses a module that makes an input or a weight another tensor in place."""
+    names = dict(zip(traced.inputs, arguments.tensor_names, strict=True))
+    names |= {node: name for node, name, _ in traced.weights}
+    for node, writer in moved_in_place(traced.graph).items():
+        raise refusal_of_moved(names.get(node, "a constant tensor"), writer)
+    for i in moved:
+        raise refusal_of_moved(arguments.tensor_names[i])
 
 
 def _examples(tensors, shapes) -> list[torch.Tensor]:

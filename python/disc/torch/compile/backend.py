@@ -109,6 +109,7 @@ def _compiled(gm: torch.fx.GraphModule, example_inputs: list, options: Options):
         from .training import compiled_for_training
 
         return compiled_for_training(gm, example_inputs, options)
+    from ..tracer.graph_tracer import OtherMemory
     from .dynamo_graph import read
     from .inference import CompiledGraph
 
@@ -120,7 +121,7 @@ def _compiled(gm: torch.fx.GraphModule, example_inputs: list, options: Options):
         try:
             with torch.no_grad():
                 found = read(gm, env)
-        except RestartAnalysis:
+        except (RestartAnalysis, OtherMemory):
             raise
         except Exception as error:
             # Whatever stopped it: AOTAutograd succeeds, or says what is wrong. Gradients that the

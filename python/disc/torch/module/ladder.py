@@ -29,6 +29,7 @@ from ..pytree.arguments import flatten_arguments
 from ..pytree.held_values import HeldValues
 from ..tracer import deadline
 from ..tracer.deadline import TooLong
+from ..watch.generators import Drawn, refusing_draws
 from ..watch.reach import Reach
 from ..weights import prepared_bytes
 from .entry import CompiledEntry, EagerEntry, Entry, PartitionedEntry
@@ -118,7 +119,7 @@ def _below(request: Request, cause: Error, tensors: list[torch.Tensor], stage) -
                 return entry
         except Exception as error:
             _LOG.info("%s is not compiled in parts: %s", name, error)
-    elif not isinstance(cause, TooLong) and _is_served_by_dynamo(request, tensors):
+    elif not isinstance(cause, (TooLong, Drawn)) and _is_served_by_dynamo(request, tensors):
         stage("split by dynamo")
         return _by_dynamo(request, cause)
     return EagerEntry(request.original, cause)
@@ -265,16 +266,17 @@ def _captured(asked: capture_cache.Lookup, request: Request) -> CapturedProgram:
     outside = Outside(reach)
     with capture_cache.watching(asked), deadline.bounded(None if waits else deadline.MOST_SECONDS):
         try:
-            graph = capture(
-                request.module,
-                request.args,
-                request.kwargs,
-                request.dims,
-                serves,
-                may_export=not request.is_behind and request.held is None,
-                in_grad_mode="is_grad_enabled" in reach.asked and torch.is_grad_enabled(),
-                held=request.held,
-            )
+            with refusing_draws(request.module, reach):
+                graph = capture(
+                    request.module,
+                    request.args,
+                    request.kwargs,
+                    request.dims,
+                    serves,
+                    may_export=not request.is_behind and request.held is None,
+                    in_grad_mode="is_grad_enabled" in reach.asked and torch.is_grad_enabled(),
+                    held=request.held,
+                )
         finally:
             # Calls that go on meanwhile may write there by right.
             written = outside.take_out_fakes() if request.is_behind else outside.put_back()

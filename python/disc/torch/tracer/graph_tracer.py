@@ -16,10 +16,15 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from ..decompositions.lookup import Serves
 from ..devices.device import TYPES
 from ..graph.exported import Traced
+from ..graph.moved_tensors import Layouts
 from ..graph.weight_names import PLAIN
 from ..symbolic.expressions import SYMBOLIC, expression
 from . import process_state
 from .tracer import NotTraced, Recorder
+
+
+class OtherMemory(Exception):
+    """An argument gets other memory, which no graph of ops does, not even one of AOTAutograd's."""
 
 
 def trace_graph(gm: torch.fx.GraphModule, env, serves: Serves) -> tuple[Traced, list[torch.fx.Node | None]]:
@@ -27,7 +32,7 @@ def trace_graph(gm: torch.fx.GraphModule, env, serves: Serves) -> tuple[Traced, 
     argument of ``gm``, None for a number.
 
     ``serves(op, complex)`` says which ops are recorded whole. Raises NotTraced for what no graph of
-    ops on dense tensors is.
+    ops on dense tensors is, and OtherMemory.
     """
     holders = [node for node in gm.graph.nodes if node.op == "placeholder"]
     values = [node.meta.get("example_value") for node in holders]
@@ -36,7 +41,10 @@ def trace_graph(gm: torch.fx.GraphModule, env, serves: Serves) -> tuple[Traced, 
     recorder = _GraphRecorder(mode, serves)
     given = [recorder.adopt(x, str(node.target)) for x, node in zip(values, holders, strict=True)]
     nodes = [recorder.node_of(x) for x in given]
+    layouts = Layouts([x for x in given if isinstance(x, torch.Tensor)])
     for node in gm.graph.nodes:
+        if node.target is torch.Tensor.set_ and node.args[0] in holders:
+            raise OtherMemory(f"the model gives {node.args[0].target} other memory (x.data = y)")
         if getattr(node.target, "__module__", "").startswith(_TRANSFORMS):
             raise NotTraced(f"{node.target} belongs to a transform of torch.func")
         if isinstance(node.target, torch._ops.HigherOrderOperator):
@@ -53,6 +61,8 @@ def trace_graph(gm: torch.fx.GraphModule, env, serves: Serves) -> tuple[Traced, 
         run = _Run(gm, recorder, floats)
         with run.modes:
             results = run.run(*given)
+    if layouts.moved():
+        raise NotTraced("the model changes the shape of an argument in place")
     return recorder.finish(results), nodes
 
 

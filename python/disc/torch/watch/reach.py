@@ -103,6 +103,10 @@ class Reach:
         """Adds what the value that is followed now leads to."""
         self._left.append((value, place, self._is_foreign))
 
+    def of_type(self, kinds: tuple[type, ...]) -> list[Any]:
+        """The objects of some classes that were followed."""
+        return [value for value in self._met.values() if isinstance(value, kinds)]
+
     def _follow_all(self) -> None:
         known = -1
         while self._left or known != len(self.names):
