@@ -115,3 +115,13 @@ def test_shapes_that_change_in_place(function, compile_module):
     for size in ((3, 4), (5, 6), (1, 4), (4, 2)):
         x = torch.randn(size)
         torch.testing.assert_close(compiled(x), function(x))
+
+
+@pytest.mark.parametrize("order", [0, 1, 2])
+def test_the_order_of_polygamma_comes_second_in_place(order, compile_module):
+    def of(x):
+        y = x.abs() + 0.5
+        y.polygamma_(order)
+        return y * 2
+
+    check(compile_module, Function(of), *((torch.randn(n),) for n in (5, 1, 0)))

@@ -200,3 +200,30 @@ def test_torch_runs_a_program_that_is_no_valid_one():
     for n in (16, 25):
         x = torch.randn(n)
         torch.testing.assert_close(fast(x), square(x))
+
+
+ROOTS = [
+    lambda n: int(n**0.5),
+    lambda n: math.isqrt(n),
+    lambda n: int(math.sqrt(n)),
+    lambda n: round(n**0.5),
+]
+
+
+@pytest.mark.parametrize("root", ROOTS)
+@pytest.mark.parametrize("view", ["reshape", "view", "unflatten"])
+def test_a_vector_is_a_square_of_its_root(root, view):
+    class Square(torch.nn.Module):
+        def forward(self, x):
+            side = root(x.shape[0])
+            square = x.unflatten(0, (side, side)) if view == "unflatten" else getattr(x, view)(side, side)
+            return square @ square.t() + square.sum(0)
+
+    module = Square()
+    fast = disc.optimize(module, torch.randn(16))
+    for n in (16, 25, 1, 2**10):
+        x = torch.randn(n)
+        torch.testing.assert_close(fast(x), module(x), rtol=1e-4, atol=1e-4)
+    for n in (15, 17, 2):
+        with pytest.raises(disc.Error, match=f"x_0 = {n}"):
+            fast(torch.randn(n))

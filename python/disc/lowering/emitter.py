@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import operator
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -321,7 +322,11 @@ class Emitter(IndexingOps):
             return x
         # The framework has compared them; how it writes its sizes may be beyond what is proved
         # here.
-        self.require(sizes.product(x.shape), "==", sizes.product(shape))
+        count = sizes.product(shape)
+        if len(x.shape) == 1 and self._binds_later(x.shape[0], count):
+            self.require(count, "<=", x.shape[0])
+            x = self.op("slice", x, start=[0], limit=[count], strides=[1])
+        self.require(sizes.product(x.shape), "==", count)
         result = self.op("reshape", x, result=(shape, x.dtype))
         repeated = self._repeats.get(id(x))
         if repeated is not None and len(shape) == len(x.shape) - 1:
@@ -331,6 +336,14 @@ class Emitter(IndexingOps):
             if len(kept) == len(rest) and all(same(a, b) for a, b in zip(kept, rest, strict=True)):
                 self._repeats[id(result)] = (result, repeated[1], axis)
         return result
+
+    def _binds_later(self, size, product) -> bool:
+        """Returns true if a fact ``size == product`` would give a dim of the signature a form that
+        some op only binds later: it is ``x_0`` beside ``size_1*size_1``.
+        """
+        names = frozenset(re.findall(r"[A-Za-z_]\w*", str(product)))
+        is_own = str(size).isidentifier() and str(size) not in self._bound
+        return is_own and bool(names & self._bound) and not str(product).isidentifier()
 
     def before_repeats(self, x):
         """``[..., heads, 1, rows, columns]`` for an ``x`` whose heads are those,

@@ -21,24 +21,27 @@ class Layouts:
     def __init__(self, tensors: Sequence[torch.Tensor]):
         self._tensors = tensors
         #: With the memory itself, whose address nobody else gets then.
-        self._before = [(_layout(t), t.untyped_storage()) for t in tensors]
+        self._before = [_layout(t) for t in tensors]
 
     def moved(self) -> list[int]:
         """The positions of the tensors that are others now."""
         pairs = enumerate(zip(self._tensors, self._before, strict=True))
-        return [i for i, (t, (before, _)) in pairs if _plain(_layout(t)) != _plain(before)]
+        return [i for i, (t, before) in pairs if _plain(_layout(t)) != _plain(before)]
 
 
 def _layout(t: torch.Tensor) -> tuple:
-    memory = t.untyped_storage()._cdata
-    return (t.dim(), *t.shape, *t.stride(), t.storage_offset(), t.requires_grad, memory)
+    # Modes around a capture note who asks for memory, by which code reads values.
+    with torch._C.DisableTorchFunction():
+        memory = t.untyped_storage()
+        return (t.dim(), *t.shape, *t.stride(), t.storage_offset(), t.requires_grad, memory)
 
 
 def _plain(layout: tuple) -> list:
     """A layout as what is known of its sizes now: a comparison of sizes themselves would be a
     condition on them.
     """
-    return [x.node.expr if isinstance(x, torch.SymInt) else x for x in layout]
+    *numbers, memory = layout
+    return [*(x.node.expr if isinstance(x, torch.SymInt) else x for x in numbers), memory._cdata]
 
 
 def moved_in_place(graph: torch.fx.Graph) -> dict[torch.fx.Node, torch.fx.Node]:

@@ -53,7 +53,7 @@ class Aliases:
             return WRITERS[name], written
         if len(written) > 1:
             return None, []
-        return self.table.get(functional_name(name), self.table.get(name)), written
+        return self.table.get(name, self.table.get(functional_name(name))), written
 
     def read(self, node):
         """The value of a node now."""

@@ -70,4 +70,6 @@ TABLE = {
     "aten.special_zeta.self_scalar": zeta,
     "aten.polygamma.default": polygamma,
     "aten.special_polygamma.default": polygamma,
+    # The order comes second in place.
+    "aten.polygamma_.default": lambda b, x, n: polygamma(b, n, x),
 }
