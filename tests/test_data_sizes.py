@@ -131,3 +131,70 @@ def test_a_size_of_1_of_the_example_is_stretched_to_a_size_from_data(name, compi
             torch.testing.assert_close(compiled(x, given), function(x, given))
     with pytest.raises(disc.DimError, match="expected 1"):
         compiled(torch.rand((3, *shape[1:])), torch.randn(6))
+
+
+class Attention(torch.nn.Module):
+    """A layer of graph attention: loops are taken out of the edges, and one is added to each node."""
+
+    def __init__(self, features=8, heads=2, width=4):
+        super().__init__()
+        self.heads, self.width = heads, width
+        self.project = torch.nn.Linear(features, heads * width, bias=False)
+        self.of_source = torch.nn.Parameter(torch.randn(1, heads, width))
+        self.of_target = torch.nn.Parameter(torch.randn(1, heads, width))
+
+    def forward(self, x, edges):
+        n = x.shape[0]
+        edges = edges[:, edges[0] != edges[1]]
+        edges = torch.cat([edges, torch.arange(n).unsqueeze(0).repeat(2, 1)], 1)
+        source, target = edges[0], edges[1]
+        z = self.project(x).view(-1, self.heads, self.width)
+        scores = (z * self.of_source).sum(-1)[source] + (z * self.of_target).sum(-1)[target]
+        scores = torch.nn.functional.leaky_relu(scores, 0.2)
+        at = target[:, None].expand_as(scores)
+        most = torch.zeros(n, self.heads).scatter_reduce(0, at, scores, "amax", include_self=False)
+        weights = (scores - most[target]).exp()
+        total = torch.zeros(n, self.heads).scatter_add(0, at, weights)
+        weights = weights / (total[target] + 1e-16)
+        found = torch.zeros(n, self.heads, self.width).index_add(0, target, z[source] * weights.unsqueeze(-1))
+        return found.view(n, -1)
+
+
+def graph_of(nodes, count, loops):
+    edges = torch.randint(0, nodes, (2, count))
+    if loops == "all":
+        edges[1] = edges[0]
+    elif loops == "none":
+        edges[1] = (edges[0] + 1) % nodes
+    return torch.randn(nodes, 8), edges
+
+
+GRAPHS = [
+    (10, 30, ""),
+    (7, 20, "none"),
+    (12, 50, ""),
+    (5, 9, "all"),
+    (1, 3, "all"),
+    (4, 0, ""),
+    (1, 1, "all"),
+]
+
+
+def test_one_program_serves_graphs_of_any_number_of_loops(compile_module):
+    module = Attention().eval()
+    compiled = compile_module(module, graph_of(*GRAPHS[0]))
+    with torch.no_grad():
+        for kind in GRAPHS:
+            given = graph_of(*kind)
+            torch.testing.assert_close(compiled(*given), module(*given), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.usefixtures("inference_of_fresh_dynamo")
+def test_a_graph_of_dynamos_serves_any_number_of_loops():
+    module = Attention().eval()
+    fast = torch.compile(module, backend="disc", dynamic=True)
+    for kind in GRAPHS[:3]:
+        given = graph_of(*kind)
+        torch.testing.assert_close(fast(*given), module(*given), rtol=1e-4, atol=1e-5)
+    # The choice of edges is a graph, and what follows another one.
+    assert disc.report(fast).to_dict()["compiles"] == 2
