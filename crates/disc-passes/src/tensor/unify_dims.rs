@@ -111,11 +111,14 @@ fn asserted(function: &Function, inst: Inst) -> Option<Fact> {
 fn unify(function: &mut Function, cx: &mut PassCx) -> usize {
     // A dim that an op binds is never used where it has no value yet.
     let inner: HashMap<Symbol, u32> = function.data_dims().into_iter().zip(1..).collect();
-    let solver = Solver::with_ranks(&function.facts, &|symbol| inner.get(symbol).copied().unwrap_or(0));
+    let rank = |symbol: &Symbol| inner.get(symbol).copied().unwrap_or(0);
+    let solver = Solver::with_ranks(&function.facts, &rank);
     let known: HashMap<Symbol, Dim> = symbols(function)
         .into_iter()
         .map(|symbol| (symbol.clone(), solver.canonical(&Dim::symbol(&symbol))))
-        .filter(|(symbol, dim)| dim.as_symbol() != Some(symbol) && cx.spend())
+        .filter(|(symbol, dim)| dim.as_symbol() != Some(symbol))
+        .filter(|(symbol, dim)| dim.symbols().iter().all(|other| rank(other) <= rank(symbol)))
+        .filter(|_| cx.spend())
         .collect();
     if known.is_empty() {
         return 0;
@@ -188,6 +191,20 @@ mod tests {
         );
         assert!(text.contains("%a = negate %y : (tensor<[N]xf32>) -> tensor<[B]xf32>"), "{text}");
         assert!(text.contains("%y: tensor<[N]xf32>) -> tensor<[N]xf32> where B == N"), "{text}");
+    }
+
+    #[test]
+    fn a_size_is_not_written_by_one_that_is_bound_later() {
+        let text = after(
+            &unify_dims::PASS,
+            "func @f(%x: tensor<[N]xf32>, %n: tensor<i64>) -> tensor<[N]xf32> where N == S*S {
+              %a = negate %x : tensor<[N]xf32>
+              bind_dim %n, dim = [S] : tensor<i64>
+              %i = iota dim = 0 : tensor<[S]xf32>
+              return %a : tensor<[N]xf32>
+            }",
+        );
+        assert!(text.contains("%a = negate %x : tensor<[N]xf32>"), "{text}");
     }
 
     #[test]
