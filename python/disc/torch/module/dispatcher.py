@@ -39,6 +39,7 @@ from .variants import Variants
 from .verify import Verification
 
 _COMPILE = logging.getLogger("disc.compile")
+_is_dynamo_compiling = torch.compiler.is_dynamo_compiling
 _RUNTIME = logging.getLogger("disc.runtime")
 #: After so many forms of call a new one is torch's.
 MOST_FORMS = 32
@@ -73,6 +74,9 @@ class Dispatcher:
 
     def serve(self, args: tuple, kwargs: dict):
         """The result of a call."""
+        if _is_dynamo_compiling():
+            # Dynamo reads this, and has to find the ops of the module.
+            return self.original()(*args, **kwargs)
         if capturing.active:
             with capturing.call_of(self.original()):
                 return self._serve(args, kwargs)

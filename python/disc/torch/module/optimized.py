@@ -26,8 +26,9 @@ from .stand_in import StandInType, class_for
 
 
 def _table_of_original(name: str) -> property:
-    """The original's table of parameters, buffers or submodules: functions of torch that trace,
-    export, convert or call a module (``functional_call``) read and write these themselves.
+    """The original's table of parameters, buffers, submodules or hooks of its state: functions of
+    torch that trace, export, convert or call a module (``functional_call``) read and write these
+    themselves.
     """
 
     def get(self) -> dict:
@@ -38,6 +39,40 @@ def _table_of_original(name: str) -> property:
         self.__dict__[name] = value
 
     return property(get, put)
+
+
+class _Forward:
+    """``forward`` of a compiled module, with the signature of the original's."""
+
+    def __init__(self, module: OptimizedModule):
+        self.__self__ = module
+        self.__name__ = "forward"
+        self.__doc__ = type(module.original).forward.__doc__
+
+    def __getattr__(self, name: str):
+        """Attributes of a function, such as its code, which ``torch.export`` looks at."""
+        if name == "__self__":
+            # A copy that has nothing yet.
+            raise AttributeError(name)
+        return getattr(self.__self__.original.forward, name)
+
+    @property
+    def __signature__(self) -> inspect.Signature:
+        return inspect.signature(self.__self__.original.forward)
+
+    def __call__(self, *args, **kwargs):
+        return self.__self__._dispatcher.serve(args, kwargs)
+
+
+class _ForwardOf:
+    """Gives the ``forward`` of a compiled module; of its class, that of the class of the original,
+    which ``torch.fx`` traces.
+    """
+
+    def __get__(self, module: OptimizedModule | None, kind: type):
+        if module is not None:
+            return _Forward(module)
+        return kind._stands_for.forward if "_stands_for" in vars(kind) else self
 
 
 class OptimizedModule(torch.nn.Module, Compiled, metaclass=StandInType):
@@ -81,10 +116,8 @@ class OptimizedModule(torch.nn.Module, Compiled, metaclass=StandInType):
             return super().__call__(*args, **kwargs)
         return self.__dict__["_dispatcher"].serve(args, kwargs)
 
-    @property
-    def forward(self):
-        """Computes what the ``forward`` of the original computes; has its signature."""
-        return _Forward(self)
+    #: Computes what the ``forward`` of the original computes; has its signature.
+    forward = _ForwardOf()
 
     # The original.
 
@@ -99,7 +132,21 @@ class OptimizedModule(torch.nn.Module, Compiled, metaclass=StandInType):
     @property
     def __class__(self):
         # ``isinstance``, and ``super()`` in a method of the original that is bound to this module.
-        return self.__dict__.get("_kind", OptimizedModule)
+        held = self.__dict__.get("_original")
+        module = held() if held is not None else None
+        return self.__dict__.get("_kind", OptimizedModule) if module is None else module.__class__
+
+    @__class__.setter
+    def __class__(self, kind: type) -> None:
+        """Changes the class of the original, as parametrizations and ``fully_shard`` do."""
+        self.original.__class__ = kind
+
+    def __prepare_scriptable__(self) -> torch.nn.Module:
+        """The original, which ``torch.jit.script`` compiles."""
+        return self.original
+
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *dir(self.original)})
 
     def __getattr__(self, name: str):
         try:
@@ -133,6 +180,11 @@ class OptimizedModule(torch.nn.Module, Compiled, metaclass=StandInType):
     _parameters = _table_of_original("_parameters")
     _buffers = _table_of_original("_buffers")
     _modules = _table_of_original("_modules")
+    _non_persistent_buffers_set = _table_of_original("_non_persistent_buffers_set")
+    _state_dict_hooks = _table_of_original("_state_dict_hooks")
+    _state_dict_pre_hooks = _table_of_original("_state_dict_pre_hooks")
+    _load_state_dict_pre_hooks = _table_of_original("_load_state_dict_pre_hooks")
+    _load_state_dict_post_hooks = _table_of_original("_load_state_dict_post_hooks")
 
     def train(self, mode: bool = True):
         self.original.train(mode)
@@ -210,8 +262,13 @@ class OptimizedModule(torch.nn.Module, Compiled, metaclass=StandInType):
     def named_children(self):
         return self.original.named_children()
 
-    def named_modules(self, *args, **kwargs):
-        return self.original.named_modules(*args, **kwargs)
+    def named_modules(self, memo: set | None = None, *args, **kwargs):
+        """Those of the original, which this one stands in for: as a part of another module it is
+        known by the original, which a trace calls.
+        """
+        original, is_part = self.original, memo is not None
+        for name, m in original.named_modules(memo, *args, **kwargs):
+            yield name, self if m is original and not is_part else m
 
     def _apply(self, fn, recurse=True):
         """``to``, ``float`` and the like, also of a module that holds this one: the original is
@@ -248,11 +305,16 @@ class OptimizedModule(torch.nn.Module, Compiled, metaclass=StandInType):
     def _copy_over(self, module: torch.nn.Module) -> OptimizedModule:
         made = OptimizedModule(module, self._dispatcher.dims, self.options)
         made._dispatcher.carried = carried.carried(self._dispatcher)
+        made.__dict__.update(copy.deepcopy(self._hooks()))
         return made
 
     def __reduce_ex__(self, protocol):
         packed = carried.pack(carried.carried(self._dispatcher), self.options)
-        return _rebuilt, (self.original, self._dispatcher.dims, self.options, packed)
+        return _rebuilt, (self.original, self._dispatcher.dims, self.options, packed, self._hooks())
+
+    def _hooks(self) -> dict[str, Any]:
+        """Its own hooks, by table."""
+        return {name: self.__dict__[name] for name in _HOOKS if self.__dict__[name]}
 
     # What people see.
 
@@ -272,29 +334,11 @@ class OptimizedModule(torch.nn.Module, Compiled, metaclass=StandInType):
 
 #: Looked up on modules in ways that no attribute of the original answers.
 _APART = frozenset(("_original", "_kind", "__wrapped__"))
-
-
-class _Forward:
-    """``forward`` of a compiled module, with the signature of the original's."""
-
-    def __init__(self, module: OptimizedModule):
-        self.__self__ = module
-        self.__name__ = "forward"
-        self.__doc__ = type(module.original).forward.__doc__
-
-    def __getattr__(self, name: str):
-        """Attributes of a function, such as its code, which ``torch.export`` looks at."""
-        if name == "__self__":
-            # A copy that has nothing yet.
-            raise AttributeError(name)
-        return getattr(self.__self__.original.forward, name)
-
-    @property
-    def __signature__(self) -> inspect.Signature:
-        return inspect.signature(self.__self__.original.forward)
-
-    def __call__(self, *args, **kwargs):
-        return self.__self__._dispatcher.serve(args, kwargs)
+#: Hooks of calls, which a compiled module has apart from the original.
+_HOOKS = (
+    "_forward_hooks", "_forward_hooks_with_kwargs", "_forward_hooks_always_called", "_forward_pre_hooks",
+    "_forward_pre_hooks_with_kwargs", "_backward_hooks", "_backward_pre_hooks", "_is_full_backward_hook",
+)  # fmt: skip
 
 
 class _Living:
@@ -313,7 +357,14 @@ class _Living:
         return module
 
 
-def _rebuilt(module: torch.nn.Module, dims, options: Options, packed: bytes | None = None) -> OptimizedModule:
+def _rebuilt(
+    module: torch.nn.Module,
+    dims,
+    options: Options,
+    packed: bytes | None = None,
+    hooks: dict[str, Any] | None = None,
+) -> OptimizedModule:
     made = OptimizedModule(module, dims, options)
+    made.__dict__.update(hooks or {})
     made._dispatcher.carried = carried.unpack(packed)
     return made

@@ -8,6 +8,8 @@ alone, are put into the class.
 
 from __future__ import annotations
 
+import weakref
+
 import torch
 
 
@@ -22,9 +24,8 @@ class StandInType(type):
 
 
 def class_for(kind: type, base: type) -> type:
-    """A subclass of ``base`` whose instances stand in for instances of ``kind``.
-
-    It is made anew each time: a table of them would keep every class of a model alive.
+    """A subclass of ``base`` whose instances stand in for instances of ``kind``: the same one for
+    all of them, as long as there are some and ``kind`` has what it had.
     """
     held: dict = {"_stands_for": kind, "__module__": base.__module__, "__doc__": kind.__doc__}
     for owner in reversed(kind.__mro__):
@@ -33,7 +34,22 @@ def class_for(kind: type, base: type) -> type:
         for name, value in vars(owner).items():
             if _is_looked_up(name, base):
                 held[name] = _forwarded(name) if _is_special(name) else value
-    return StandInType(base.__name__, (base,), held)
+    held["_taken"] = frozenset(held)
+    made = _classes.get(id(kind))
+    if made is None or not _has(made, held):
+        _classes[id(kind)] = made = StandInType(base.__name__, (base,), held)
+    return made
+
+
+#: The classes that have instances. Each holds what it stands for, whose identity is its key.
+_classes: weakref.WeakValueDictionary[int, type] = weakref.WeakValueDictionary()
+
+
+def _has(made: type, held: dict) -> bool:
+    """Returns true if a class has these attributes."""
+    there = vars(made)
+    plain = (name for name in held if not _is_special(name) and name != "_taken")
+    return there["_taken"] == held["_taken"] and all(there[name] is held[name] for name in plain)
 
 
 def _forwarded(name: str):
