@@ -241,3 +241,91 @@ def test_a_buffer_that_grows_is_kept_as_in_eager(kind):
         x = torch.randn(2, 3)
         torch.testing.assert_close(fast(x), expected(x))
         torch.testing.assert_close(dict(model.named_buffers()), dict(expected.named_buffers()))
+
+
+def _appends(rows):
+    rows.append(rows[0] * 2)
+    return rows[-1]
+
+
+def _puts(batch):
+    batch["y"] = batch["x"] * 2
+    return batch
+
+
+def _takes(batch):
+    return batch.pop("x") * 2
+
+
+def _replaces(rows):
+    rows[0] = rows[0] + 1
+    return rows[0] * 2
+
+
+CHANGED = {
+    "append": (_appends, lambda n: [torch.ones(n)]),
+    "new key": (_puts, lambda n: {"x": torch.ones(n)}),
+    "pop": (_takes, lambda n: {"x": torch.ones(n), "z": torch.ones(1)}),
+    "element": (_replaces, lambda n: [torch.ones(n)]),
+    "dict in a list": (lambda rows: _puts(rows[0])["y"], lambda n: [{"x": torch.ones(n)}]),
+}
+
+
+@pytest.mark.parametrize("name", CHANGED)
+@pytest.mark.parametrize("is_first", [False, True])
+def test_lists_and_dicts_of_the_caller_are_changed_as_in_eager(name, is_first):
+    function, make = CHANGED[name]
+    model, example = Function(function), make(3)
+    fast = disc.optimize(model) if is_first else disc.optimize(model, (example,))
+    torch.testing.assert_close(example, make(3))
+    with torch.no_grad():
+        for n in (3, 2, 5):
+            given, expected = make(n), make(n)
+            result, right = fast(given), model(expected)
+            torch.testing.assert_close(result, right)
+            torch.testing.assert_close(given, expected)
+            assert (result is given) is (right is expected)
+    with pytest.raises(disc.Error, match="changes a (list|dict) that it is given"):
+        disc.optimize(model, (make(3),), options=disc.Options(fallback="error"))
+
+
+def test_a_list_that_holds_itself():
+    def example(n):
+        rows = [torch.ones(n)]
+        rows.append(rows)
+        return rows
+
+    model = Function(lambda rows: rows[0] * 2)
+    fast = disc.optimize(model, (example(2),))
+    for n in (2, 3):
+        assert torch.equal(fast(example(n)), torch.full((n,), 2.0))
+    assert torch.equal(fast([torch.ones(2), []]), torch.full((2,), 2.0))
+    assert torch.equal(fast(example(4)), torch.full((4,), 2.0))
+    values = report(fast)
+    assert values["coverage"] == 0.25
+    assert [row["calls"] for row in values["fallbacks"]] == [3]
+
+
+class Sees(torch.overrides.TorchFunctionMode):
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        return function(*args, **(kwargs or {}))
+
+
+def test_calls_within_modes_and_transforms_are_counted():
+    model = nn.Linear(3, 3)
+    x = torch.ones(2, 3)
+    fast = disc.optimize(model, x)
+    with torch.no_grad():
+        fast(x)
+        with Sees():
+            fast(x)
+        torch.vmap(fast)(x)
+        torch.func.grad(lambda v: fast(v).sum())(x)
+    values = report(fast)
+    assert values["coverage"] == 0.25
+    assert {row["reason"]: row["calls"] for row in values["fallbacks"]} == {
+        "a mode with __torch_function__, or another default device, is around the call": 1,
+        "the call is within a transform of torch.func": 2,
+    }
+    torch.export.export(fast, (x,))
+    assert report(fast) == values

@@ -30,6 +30,10 @@ class Refusals:
         one.calls += 1
         return one.calls == 1
 
+    def count(self, reason: str) -> None:
+        """Counts a call that nothing of disc looked at."""
+        self._held.setdefault((reason,), _Refusal(reason)).calls += 1
+
     def rows(self) -> list[dict[str, Any]]:
         """Rows of a report's ``fallbacks``."""
         return [

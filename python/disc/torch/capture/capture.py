@@ -55,6 +55,7 @@ from ..symbolic.expressions import expression
 from ..symbolic.source_lines import Place, written
 from ..tracer import deadline
 from . import conflicts, guards, kept_state, side_effects, zero_one
+from .argument_containers import ArgumentContainers, WritesArgument
 from .by_export import exported
 from .example_sizes import Sizes
 from .failures import capture_error, is_shape_failure, symbol_places
@@ -183,11 +184,12 @@ class _Entry(torch.nn.Module):
         args, kwargs, values = self.arguments.rebuild_all(tensors)
         held = self.arguments.held
         replaced = held.replaced(values) if held is not None else contextlib.nullcontext()
-        watched = given_caches.Watched((args, kwargs))
+        watched, given = given_caches.Watched((args, kwargs)), ArgumentContainers(args, kwargs)
         states = side_effects.as_it_was(self.module)
         with self.caches.without_fakes(), self.within(), replaced, states as self.seen.changes:
             result = self.module(*args, **kwargs)
         self.seen.moved = layouts.moved()
+        given.refuse_changed(self.module)
         self.seen.returned_caches = watched.returned(result)
         leaves, self.seen.out_spec = kv_caches.flatten(result)
         assigned = [c for c in self.seen.changes if side_effects.is_assigned(c)]
@@ -248,6 +250,8 @@ def _first_success(
         from ..tracer.tracer import Transformed
 
         reason = error.__cause__ or error
+        if isinstance(reason, WritesArgument):
+            raise
         if autocast_state.current() or not may_export:
             raise  # torch.export does not record what autocast around the call converts.
         logging.getLogger(__name__).info("traced by torch.export: %s", reason)
@@ -290,6 +294,8 @@ def _attempts(
         entry = _Entry(module, arguments, caches)
         try:
             traced = tracer(entry, _examples(tensors, sizes.capture_shapes()), sizes, oblivious)
+        except WritesArgument:
+            raise
         except Exception as error:
             if deadline.is_over() or _pin_written(entry.seen.shapes, sizes):
                 continue

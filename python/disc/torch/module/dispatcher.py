@@ -25,6 +25,7 @@ from ...core.options import Options
 from ...core.progress import Progress
 from ..pytree.held_values import HeldValues
 from ..pytree.parameters import Parameters
+from ..refusals import Refusals
 from ..watch.modes import are_functions_seen
 from ..watch.module_watch import ModuleWatch
 from ..watch.reach import Reach
@@ -68,6 +69,8 @@ class Dispatcher:
         self.last: tuple[Callable, Any, Callable] | None = None
         #: Serves the forms beyond the most, once there are some.
         self._overflow: EagerEntry | None = None
+        #: Calls that PyTorch runs for what is around them, or for what they pass.
+        self.left = Refusals()
         self._lock = threading.RLock()
 
     # Calls.
@@ -91,7 +94,10 @@ class Dispatcher:
                     return run(args, kwargs)
                 except Refused as refused:
                     began = refused if refused.began is not None else None
-        if _is_traced(args, kwargs) or are_functions_seen(self.original):
+        if _is_traced(args, kwargs):
+            return self.original()(*args, **kwargs)
+        if (reason := _left_for(args, kwargs, self.original)) is not None:
+            self.left.count(reason)
             return self.original()(*args, **kwargs)
         if self.verification is not None and self.verification.is_open():
             return self.verification.run(self, args, kwargs)
@@ -212,6 +218,10 @@ class Dispatcher:
 
     def prepare(self, args: tuple, kwargs: dict) -> None:
         """Compiles the form of this call, if it is not there."""
+        if _leaves(args, kwargs) is None:
+            if self.options.fallback == "error":
+                raise Error(_UNREADABLE, code="E0601")
+            return
         key = self.forms.key(self.training, args, kwargs)
         with self._lock:
             if self.forms.find(key, self.original) is None and self._take_up(key) is None:
@@ -419,10 +429,30 @@ def _listed(form: Form) -> str:
 
 
 def _is_traced(args: tuple, kwargs: dict) -> bool:
-    """Returns true in a trace or a transform of torch, which has to see the ops of the module."""
-    if torch._C._get_tracing_state() is not None or torch._C._len_torch_dispatch_stack():
-        return True
-    if torch._C._functorch.maybe_current_level() is not None or torch.compiler.is_compiling():
+    """Returns true in a trace of torch, which has to see the ops of the module."""
+    if torch._C._get_tracing_state() is not None or torch.compiler.is_compiling():
         return True
     fake = torch._subclasses.FakeTensor
-    return any(isinstance(leaf, fake) for leaf in torch.utils._pytree.tree_leaves((args, kwargs)))
+    return any(isinstance(leaf, fake) for leaf in _leaves(args, kwargs) or ())
+
+
+def _left_for(args: tuple, kwargs: dict, original: Callable[[], torch.nn.Module]) -> str | None:
+    """The reason for which PyTorch runs a call, whatever was compiled."""
+    if torch._C._functorch.maybe_current_level() is not None:
+        return "the call is within a transform of torch.func"
+    if torch._C._len_torch_dispatch_stack():
+        return "a mode with __torch_dispatch__ is around the call"
+    if are_functions_seen(original):
+        return "a mode with __torch_function__, or another default device, is around the call"
+    return _UNREADABLE if _leaves(args, kwargs) is None else None
+
+
+def _leaves(args: tuple, kwargs: dict) -> list | None:
+    """The leaves of a call; None for a container that holds itself."""
+    try:
+        return torch.utils._pytree.tree_leaves((args, kwargs))
+    except RecursionError:
+        return None
+
+
+_UNREADABLE = "an argument holds itself, or is nested too deep"

@@ -145,6 +145,8 @@ class GraphEntry(Entry):
             return self.call.tensors(args, kwargs)
         except Error as error:
             raise Refused(error) from None
+        except RecursionError:
+            raise Refused(Error("an argument holds itself", code="E0601")) from None
 
     def explain(self, tensors: list[torch.Tensor]) -> None:
         """Raises Refused if tensors are not those that the graph serves."""

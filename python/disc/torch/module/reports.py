@@ -30,11 +30,12 @@ def values(dispatcher: Dispatcher) -> dict[str, Any]:
     report["fallbacks"] = [row for entry in entries for row in entry.fallbacks()]
     for form in forms:
         report["fallbacks"] += form.refusals.rows()
+    report["fallbacks"] += dispatcher.left.rows()
     if any(isinstance(entry, EagerEntry) for entry in entries):
         parts = [row["coverage"] * row["operations"] for row in rows]
         whole = sum(row["operations"] for row in rows) * len(entries) / max(len(rows), 1)
         report["coverage"] = round(sum(parts) / whole, 4) if whole else 0.0
-    refused = sum(form.refusals.calls() for form in forms)
+    refused = sum(form.refusals.calls() for form in forms) + dispatcher.left.calls()
     report["coverage"] = of_served(report["coverage"], report["calls"], refused)
     if dispatcher.verification is not None:
         report["verified"] = dispatcher.verification.to_dict()
