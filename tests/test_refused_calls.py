@@ -285,7 +285,7 @@ def test_lists_and_dicts_of_the_caller_are_changed_as_in_eager(name, is_first):
             torch.testing.assert_close(result, right)
             torch.testing.assert_close(given, expected)
             assert (result is given) is (right is expected)
-    with pytest.raises(disc.Error, match="changes a (list|dict) that it is given"):
+    with pytest.raises(disc.Error, match=r"changes a (list|dict) that it is given"):
         disc.optimize(model, (make(3),), options=disc.Options(fallback="error"))
 
 
@@ -329,3 +329,66 @@ def test_calls_within_modes_and_transforms_are_counted():
     }
     torch.export.export(fast, (x,))
     assert report(fast) == values
+
+
+def _view(n):
+    return torch.ones(n, n)[:, 1:]
+
+
+@torch.enable_grad()
+def _no_leaf(n):
+    return torch.ones(n, requires_grad=True) * 1
+
+
+#: What a model asks of its inputs, and calls whose answers differ.
+QUESTIONS = {
+    "requires_grad": (
+        lambda x: x * 2 if x.requires_grad else x * 3,
+        lambda: (torch.ones(2, requires_grad=True),),
+    ),
+    "is_leaf": (
+        lambda x: x * 2 if x.is_leaf else x * 3,
+        lambda: (_no_leaf(2),),
+    ),
+    "a parameter": (
+        lambda x: x * 2 if isinstance(x, nn.Parameter) else x * 3,
+        lambda: (nn.Parameter(torch.ones(2), requires_grad=False),),
+    ),
+    "is_contiguous": (lambda x: x * 2 if x.is_contiguous() else x * 3, lambda: (_view(3),)),
+    "stride": (lambda x: x * x.stride(0), lambda: (_view(4),)),
+    "identity": (
+        lambda x, y: x + y if x is y else x * y,
+        lambda: (torch.full((2,), 3.0),) * 2,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", QUESTIONS)
+@pytest.mark.parametrize("is_first", [False, True])
+def test_what_a_model_asks_of_its_inputs_is_answered_as_in_eager(name, is_first):
+    function, other = QUESTIONS[name]
+    model = Function(function)
+
+    def plain():
+        return tuple(torch.ones(t.shape) * 2 for t in other())
+
+    with torch.no_grad():
+        fast = disc.optimize(model, other() if is_first else plain())
+        for make in (other, plain, other, plain):
+            torch.testing.assert_close(fast(*make()), model(*make()))
+    values = report(fast)
+    assert values["coverage"] == 0.5
+    assert "the model asks" in values["fallbacks"][0]["reason"]
+
+
+def test_attributes_of_layers_ask_nothing_of_inputs():
+    class Strided(nn.Module):
+        stride = 2
+
+        def forward(self, x, y, scale=None):
+            return x * self.stride + y if scale is None else x
+
+    fast = disc.optimize(Strided(), (torch.ones(2, 2), torch.ones(2, 2)))
+    x = torch.arange(6.0).reshape(2, 3).t()
+    assert torch.equal(fast(x, x), x * 3)
+    assert report(fast)["coverage"] == 1.0

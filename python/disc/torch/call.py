@@ -26,6 +26,7 @@ from .pytree.held_values import HELD
 from .pytree.open_numbers import carrier, may_be_open
 from .pytree.parameters import Parameters, same_constant
 from .symbolic.guard_functions import function_of
+from .watch import inputs
 
 #: Only these are dense tensors with memory of their own; subclasses (fake tensors, DTensor, ...)
 #: may be anything.
@@ -49,6 +50,8 @@ class Call:
             for axis, size in enumerate(row)
             if isinstance(size, int)
         }
+        #: What the model asks of the tensors of a call, beside sizes and types.
+        self.questions: frozenset[str] = frozenset()
         self._facts = [extension.fact(text) for text in self.signature.facts]
         args, kwargs = children_of(self.arguments.spec)
         slots = [
@@ -71,6 +74,8 @@ class Call:
         for t in leaves:
             if type(t) not in PLAIN or t.is_neg():
                 self.explain(leaves)
+        if self.questions and (words := inputs.difference(self.questions, leaves)) is not None:
+            raise Error(f"{words}, and the model asks for that", code="E0601")
         if self.signature.checks:
             self._check_conditions(leaves)
         if forward_ad._current_level >= 0:

@@ -148,6 +148,7 @@ class Dispatcher:
             with self._lock:
                 if entry in form.entries and (found := self._taking_weights(form, args, kwargs)) is not None:
                     form.entries[form.entries.index(entry)] = found
+                    form.pass_questions()
                     form.retired.append(entry.report_values())
                     return found
                 entry.may_take_weights = False
@@ -261,6 +262,7 @@ class Dispatcher:
     def _hold(self, form: Form, before: list | None = None) -> Form:
         for entry in form.entries:
             self.watch_weights(entry, before)
+        form.pass_questions()
         self.forms.held.append(form)
         return form
 

@@ -26,7 +26,7 @@ from ..pytree.parameters import Parameters
 from ..refusals import Refusals
 from ..watch.modes import default_device
 from ..watch.module_watch import ModuleWatch
-from .entry import Entry
+from .entry import Entry, GraphEntry
 
 #: Gives the module that is compiled, which may be gone.
 Original: TypeAlias = Callable[[], torch.nn.Module]
@@ -65,6 +65,12 @@ class Form:
     def autocast(self) -> autocast_state.State:
         """The state of autocast."""
         return self.key[1]
+
+    def pass_questions(self) -> None:
+        """Tells the entries what the model asks of the tensors of a call."""
+        for entry in self.entries:
+            if isinstance(entry, GraphEntry):
+                entry.call.questions = self.watch.questions
 
     def is_for(self, original: Original) -> bool:
         """Returns true if it is for the module as it is now, but for values of weights."""

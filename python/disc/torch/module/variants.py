@@ -85,6 +85,7 @@ def _compile(dispatcher: Dispatcher, form: Form, error: DimError, args: tuple, k
     elif dispatcher.training is form.training:
         dispatcher.watch_weights(found, before)
         form.entries.append(found)
+        form.pass_questions()
         logging.getLogger("disc.compile").info("%s has one more variant: %s", dispatcher.name, error)
 
 

@@ -52,6 +52,8 @@ class ModuleWatch:
             **rows, plain=modes.plain(), tensors=extension.weight_watch([], tensors), same=same
         )
         self._native = watch
+        #: What the model asks of the tensors of a call.
+        self.questions = frozenset(reach.questions if reach is not None else ())
         self.serves = watch.serves
         self.holds = watch.holds
 

@@ -26,6 +26,7 @@ from ..cache.doubts import is_installed, is_known
 from ..capture.read_attributes import attributes_of
 from ..graph.weight_names import PLAIN as TENSORS
 from ..overrides.reached import inside, is_left
+from .inputs import questions_of
 
 #: More is not followed: the rest of what a module holds is not watched then.
 _MOST_OBJECTS = 100_000
@@ -69,6 +70,8 @@ class Reach:
         self.names: set[str] = set(_ALWAYS)
         #: Names that code of the user's own uses: modes of torch that it asks for are among them.
         self.asked: set[str] = set()
+        #: What it asks of the tensors of a call (``watch.inputs``).
+        self.questions: set[str] = set()
         #: Dicts of globals, with the names that functions there use.
         self.globals: dict[int, tuple[dict, str, set[str]]] = {}
         #: Dicts and lists, all of which counts.
@@ -243,6 +246,7 @@ class Reach:
         self.names |= attributes
         if not self._is_foreign:
             self.asked |= attributes
+            self.questions |= questions_of(f.__code__)
             self.asked |= code_names.global_names(f.__code__)
         self._globals(f.__globals__, code_names.global_names(f.__code__), attributes)
 
