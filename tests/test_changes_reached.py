@@ -172,3 +172,61 @@ def test_code_that_cannot_take_weights_is_tried_once(monkeypatch):
             module.linear.weight.add_(1)
             torch.testing.assert_close(fast(x), module(x))
     assert tried == [{"takes_weights": True}]
+
+
+class Layers(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList([nn.Linear(4, 4), nn.Tanh()])
+        self.last = nn.Sequential(nn.Linear(4, 4), nn.ReLU())
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = layer(x)
+        return self.last(x)
+
+
+SIGN = nn.Softsign()
+
+#: What puts something in, and what takes it out, leaving another table.
+THERE_AND_BACK = {
+    "insert": (lambda m: m.layers.insert(1, SIGN), lambda m: m.layers.pop(1)),
+    "append": (lambda m: m.last.append(SIGN), lambda m: m.last.pop(-1)),
+    "delete": (lambda m: m.last.pop(1), lambda m: m.last.append(RELU)),
+    "list": (lambda m: setattr(m, "layers", OTHERS), lambda m: setattr(m, "layers", KEPT[m])),
+}
+RELU, OTHERS, KEPT = nn.ReLU(), nn.ModuleList([SIGN]), {}
+
+
+@pytest.mark.fallback
+@pytest.mark.parametrize("name", THERE_AND_BACK)
+def test_what_is_put_in_and_taken_out_compiles_nothing(name):
+    there, back = THERE_AND_BACK[name]
+    module = Layers().eval()
+    module.last[1], KEPT[module] = RELU, module.layers
+    with torch.no_grad():
+        fast = disc.optimize(module, torch.randn(3, 4))
+        for _ in range(5):
+            _check(fast, module, (2,))
+            there(module)
+            _check(fast, module, (2,))
+            back(module)
+        _check(fast, module)
+    values = disc.report(fast).to_dict()
+    assert values["compiles"] == 2
+    assert values["coverage"] == 1.0
+
+
+@pytest.mark.fallback
+def test_other_layers_in_other_tables_are_compiled():
+    module = Layers().eval()
+    with torch.no_grad():
+        fast = disc.optimize(module, torch.randn(3, 4))
+        for layer in (SIGN, RELU, nn.Tanh(), nn.Tanh()):
+            module.layers.insert(0, layer)
+            _check(fast, module, (2,))
+            module.layers.pop(0)
+            module.layers[0].weight = nn.Parameter(torch.randn(4, 4))
+            _check(fast, module, (2,))
+        module.last[0].weight = module.layers[0].weight
+        _check(fast, module, (2,))

@@ -26,6 +26,7 @@ from ...core.progress import Progress
 from ..pytree.held_values import HeldValues
 from ..pytree.parameters import Parameters
 from ..refusals import Refusals
+from ..watch.contents import Contents
 from ..watch.modes import are_functions_seen
 from ..watch.module_watch import ModuleWatch
 from ..watch.reach import Reach
@@ -239,8 +240,11 @@ class Dispatcher:
 
     def _equal(self, key: tuple) -> Form | None:
         """A form for a module that has other lists and dicts now, which hold the same."""
-        for form in self.forms.of_key(key):
-            if form.watch.is_equal():
+        forms = self.forms.of_key(key)
+        is_watched = self.options.watch != "off" and not self.options.release_weights
+        now = Contents(Reach(self.original())) if forms and is_watched else None
+        for form in forms:
+            if form.watch.is_equal() or (now is not None and form.watch.is_back(now)):
                 form.watch = self.watch(form.entries[0], form.held)
                 if form.is_for(self.original):
                     return form

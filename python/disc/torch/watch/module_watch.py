@@ -18,6 +18,7 @@ from ...core import extension
 from ..cache.kinds import has_content
 from ..pytree.held_values import Held, HeldValues, kind_of
 from . import modes
+from .contents import Contents
 from .reach import Reach
 from .values import are_equal, is_switch, kind_of_weight, same
 from .weights import are_tied, tied_places
@@ -54,6 +55,9 @@ class ModuleWatch:
         self._native = watch
         #: What the model asks of the tensors of a call.
         self.questions = frozenset(reach.questions if reach is not None else ())
+        # Tables that calls fill, and values that they read, are others each time.
+        is_plain = reach is not None and held is None and not self._tables
+        self._contents = Contents(reach) if is_plain else None
         self.serves = watch.serves
         self.holds = watch.holds
 
@@ -141,6 +145,10 @@ class ModuleWatch:
             for key, value in space.items()
             if value is t and isinstance(key, str)
         ]
+
+    def is_back(self, contents: Contents) -> bool:
+        """Returns true if the module has again what it had, in other tables and lists."""
+        return self._contents is not None and self._contents.is_same(contents)
 
     def is_equal(self) -> bool:
         """Returns true if all that changed are lists, dicts and sets that others took the place of,
