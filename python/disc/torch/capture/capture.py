@@ -347,11 +347,9 @@ def _refuse_moved(traced: Traced, moved: list[int], arguments: Arguments) -> Non
 
 
 def _examples(tensors, shapes) -> list[torch.Tensor]:
-    """Stand-ins of the chosen sizes: capture looks at sizes and dtypes, never at values. They are
-    contiguous, as tensors are for compiled code.
-    """
+    """Stand-ins of the chosen sizes: capture looks at sizes and dtypes, never at values."""
     return [
-        t.detach().contiguous() if tuple(t.shape) == shape else t.detach().new_zeros(shape)
+        t.detach() if tuple(t.shape) == shape else t.detach().new_zeros(shape)
         for t, shape in zip(tensors, shapes, strict=True)
     ]
 

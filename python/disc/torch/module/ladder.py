@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable
 
 import torch
+from torch.utils import _pytree as pytree
 
 from ...core import environment, extension
 from ...core.errors import CompileError, DimError, Error
@@ -264,13 +265,16 @@ def _captured(asked: capture_cache.Lookup, request: Request) -> CapturedProgram:
     waits = request.options.fallback == "error"
     reach = Reach(request.module)
     outside = Outside(reach)
+    given = request.args, request.kwargs
+    if "layout" in reach.questions:
+        # Calls of other tensors run in PyTorch.
+        given = pytree.tree_map_only(torch.Tensor, lambda t: t.contiguous(), given)
     with capture_cache.watching(asked), deadline.bounded(None if waits else deadline.MOST_SECONDS):
         try:
             with refusing_draws(request.module, reach):
                 graph = capture(
                     request.module,
-                    request.args,
-                    request.kwargs,
+                    *given,
                     request.dims,
                     serves,
                     may_export=not request.is_behind and request.held is None,

@@ -36,7 +36,7 @@ class Contents:
         #: In the order of places: that of the walk depends on the order of sets.
         self._rows: list[_Row] = sorted(rows, key=lambda row: row[0])
         self._kinds = [type(x) for x in (*reach.modules, *reach.objects)]
-        self._modes = [now for _, now in asked(reach.asked)]
+        self._modes = [torch.get_default_dtype(), *(now for _, now in asked(reach.asked))]
         self._tied = _numbers(tables)
         # Values are compared by the watch alone.
         self._tensors = [(t, -1 if t.is_inference() else t._version) for t, _ in reach.tensors]
