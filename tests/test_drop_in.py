@@ -424,12 +424,12 @@ def test_a_refused_call_is_not_counted_as_served():
     for served, shape in enumerate([(3, 4), (6, 5), (2, 3)], 1):
         fast(torch.randn(shape))
         assert report(fast)["calls"] == served
-    for refused in (1, 2):
+    for _ in range(2):
         with pytest.raises(RuntimeError, match="invalid for input of size"):
             fast(torch.randn(3, 5))
         values = report(fast)
-        assert values["calls"] == 3
-        assert [(row["op"], row["calls"]) for row in values["fallbacks"]] == [("call", refused)]
+        # PyTorch refuses it too, and serves nothing.
+        assert (values["calls"], values["fallbacks"]) == (3, [])
 
 
 def test_the_first_calls_are_verified():
@@ -449,11 +449,11 @@ def test_the_first_calls_are_verified():
 def test_forms_are_bounded():
     class Power(nn.Module):
         def forward(self, x, k):
-            return x * k
+            return x * len(k)
 
     fast, x = disc.optimize(Power()), torch.randn(3)
     for k in range(40):
-        torch.testing.assert_close(fast(x, k + 0.5), x * (k + 0.5))
+        torch.testing.assert_close(fast(x, "a" * k), x * k)
     values = report(fast)
     assert values["compiles"] == values["signatures"] == 32
     assert sum(row["calls"] for row in values["fallbacks"]) == 8
