@@ -60,7 +60,7 @@ def test_sizes_stay_open(make, compile_module):
 def test_the_names_are_pythons_own_afterwards():
     with builtins.open_numbers(Part()):
         assert id(globals()["int"]) != id(int.__base__)
-    assert not {"int", "float", "len"} & globals().keys()
+    assert not {"int", "float", "len", "isinstance", "type"} & globals().keys()
 
 
 @pytest.mark.parametrize(
@@ -88,6 +88,39 @@ class Model(torch.nn.Module):
     exec(source, vars(module))
     x = torch.rand(4, 3)
     assert torch.equal(compile_module(module.Model(), (x,))(x), x[:3] * 2)
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "isinstance(n, int)",
+        "isinstance(n, (float, int))",
+        "isinstance(n, numbers.Integral)",
+        "isinstance(n > 2, bool) and not isinstance(n, (bool, float, type))",
+        "isinstance(n / 2, float)",
+        "type(n) is int",
+        "type(n) in (float, int) and type(type) is type and isinstance(int, type)",
+        "{int: True}.get(type(n), False)",
+        "issubclass(type(n), int) and type('Made', (), {}).__name__ == 'Made'",
+    ],
+)
+def test_a_size_is_a_number_for_who_asks(question, compile_module, monkeypatch):
+    source = f"""
+import numbers
+import torch
+
+class Model(torch.nn.Module):
+    def forward(self, x):
+        n = x.shape[0]
+        return x * 2 if {question} else x * 3
+"""
+    module = types.ModuleType("asks_for_numbers")
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    exec(source, vars(module))
+    compiled = compile_module(module.Model(), (torch.rand(4, 3),))
+    for rows in (4, 1, 2, 7, 0):
+        x = torch.rand(rows, 3)
+        assert torch.equal(compiled(x), x * 2)
 
 
 @pytest.mark.parametrize("call", ["torch.ones(3, dtype=int)", "torch.ones(3, dtype=int, device=x.device)"])

@@ -1,9 +1,9 @@
-"""``int``, ``float`` and ``len`` of sizes stay open while a model is traced:
-Python makes numbers of the example of them.
+"""``int``, ``float`` and ``len`` of sizes stay open while a model is traced: Python makes numbers of
+the example of them. ``isinstance`` and ``type`` call a size a number.
 
-In the modules of the model's own code, and of the library that it is part of, the three names mean
-classes and functions that hand everything but sizes and traced tensors to Python's own. torch and
-Python's library keep theirs.
+In the modules of the model's own code, and of the library that it is part of, the names mean classes
+and functions that hand everything but sizes and traced tensors to Python's own. torch and Python's
+library keep theirs.
 
 Invariants:
 
@@ -12,6 +12,7 @@ Invariants:
   which torch refuses with a ``TypeError``;
 - ``type(x) is int`` is asked of Python's own: a module that has such a question keeps ``int`` and
   ``float``, as one does that has ``dtype=int`` and calls neither;
+- ``isinstance`` and ``type`` take a size for the number that eager mode has in its place;
 - afterwards each module is as it was.
 """
 
@@ -95,8 +96,49 @@ def _len(x):
     return x.shape[0] if is_open else builtins.len(x)
 
 
+#: Numbers of the types that eager mode has in the place of sizes.
+_IN_EAGER = {torch.SymInt: 0, torch.SymFloat: 0.0, torch.SymBool: False}
+
+
+def _isinstance(x, kinds):
+    if isinstance(x, kinds):
+        return True
+    return type(x) in _IN_EAGER and is_tracing() and isinstance(_IN_EAGER[type(x)], kinds)
+
+
+class _StandingForType(type):
+    """The class of the stand-in for ``type``."""
+
+    def __instancecheck__(cls, x):
+        return isinstance(x, type)
+
+    def __subclasscheck__(cls, other):
+        return issubclass(other, type)
+
+    def __eq__(cls, other):
+        return other is type or other is cls
+
+    def __hash__(cls):
+        return hash(type)
+
+    def __call__(cls, *args, **kwargs):
+        if cls is not _Type:
+            return super().__call__(*args, **kwargs)
+        if len(args) != 1:
+            return type(*args, **kwargs)
+        kind = type(args[0])
+        if kind in _IN_EAGER and is_tracing():
+            return type(_IN_EAGER[kind])
+        # For code that has ``type(x) is type``.
+        return _Type if kind in (type, _StandingForType) else kind
+
+
+class _Type(type, metaclass=_StandingForType):
+    """Stands in for ``type``."""
+
+
 _IS = dis.opmap["IS_OP"]
-_NAMES = {"int": _Int, "float": _Float, "len": _len}
+_NAMES = {"int": _Int, "float": _Float, "len": _len, "isinstance": _isinstance, "type": _Type}
 
 
 @contextlib.contextmanager
