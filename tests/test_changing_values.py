@@ -1,5 +1,6 @@
 """Values of a module that keep changing become inputs of its code."""
 
+import collections
 import sys
 import threading
 
@@ -15,6 +16,8 @@ MASK = torch.ones(4)
 
 
 class Config:
+    factor = 1.0
+
     def __init__(self):
         self.shift = 0.5
 
@@ -27,7 +30,7 @@ class Scaled(nn.Module):
         self.config = Config()
 
     def forward(self, x):
-        y = self.linear(x)[: self.rows] * self.scale * self.mask + self.config.shift
+        y = self.linear(x)[: self.rows] * self.scale * self.mask + self.config.shift * self.config.factor
         return y * GAIN * MASK if self.threshold < 1 else y
 
 
@@ -61,6 +64,7 @@ VALUES = {
     "tensor": lambda m, i: setattr(m, "mask", torch.randn(4)),
     "tensor in place": lambda m, i: m.mask.mul_(1.5),
     "configuration": lambda m, i: setattr(m.config, "shift", i * 1.5),
+    "attribute of a class": lambda m, i: setattr(Config, "factor", i * 0.3),
     "global": lambda m, i: _gain(m, 1.5 - i),
     "tensor of a global in place": lambda m, i: MASK.add_(i),
 }
@@ -70,6 +74,7 @@ VALUES = {
 def test_a_value_that_keeps_changing_is_an_input(name, monkeypatch):
     monkeypatch.setattr(sys.modules[__name__], "GAIN", 1.0)
     monkeypatch.setattr(sys.modules[__name__], "MASK", torch.ones(4))
+    monkeypatch.setattr(Config, "factor", 1.0)
     module = Outer().eval()
     fast = disc.optimize(module)
     for i in range(14):
@@ -78,6 +83,43 @@ def test_a_value_that_keeps_changing_is_an_input(name, monkeypatch):
     values = disc.report(fast).to_dict()
     assert values["compiles"] <= 4
     assert not values["fallbacks"]
+
+
+class Queued(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.queue = collections.deque([Config(), Config()])
+
+    def forward(self, x):
+        return x * self.queue[0].shift + self.queue[1].shift
+
+
+def test_values_of_objects_that_have_one_name_are_told_apart():
+    module = Queued()
+    fast = disc.optimize(module)
+    for i in range(6):
+        module.queue[0].shift, module.queue[1].shift = i * 0.5, 10.0 - i
+        _check(fast, module)
+    assert _compiles(fast) <= 4
+
+
+class Asking(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.scale = 0.5
+
+    def forward(self, x):
+        return x * self.scale if isinstance(self.scale, (int, float)) else x - 1
+
+
+@pytest.mark.parametrize("values", [[0.5, 1.5, -2.0, 0.0, 3.0], [2, 5, 7, 3, 1]])
+def test_an_input_is_a_number_for_a_model_that_asks(values):
+    module = Asking()
+    fast = disc.optimize(module)
+    for value in values:
+        module.scale = value
+        _check(fast, module)
+    assert _compiles(fast) <= 4
 
 
 def test_several_values_and_a_flag_beside_them():

@@ -4,7 +4,7 @@ changing.
 They are leaves of the arguments under the keyword ``HELD``, which no parameter has. A trace finds
 stand-ins in their places, wherever code reads them from.
 
-Invariant: after a trace each place holds what it held.
+Invariant: after a trace each place holds what it held, or what somebody else put there meanwhile.
 """
 
 from __future__ import annotations
@@ -34,10 +34,20 @@ class Held:
     space: dict
     key: str
     name: str
+    #: The class whose attribute it is.
+    owner: type | None = None
 
     @property
     def identity(self) -> tuple[int, str]:
         return id(self.space), self.key
+
+    def put(self, value: Any) -> None:
+        """Puts a value there."""
+        if self.owner is None:
+            self.space[self.key] = value
+        else:
+            # Python keeps what it looked up in a class, until somebody says that it changed.
+            type.__setattr__(self.owner, self.key, value)
 
 
 class HeldValues:
@@ -45,13 +55,19 @@ class HeldValues:
 
     def __init__(self, places: list[Held]):
         self.places = tuple(places)
+        #: The places by names that tell them apart: objects of one set, and classes that one
+        #: function makes, have one name for messages.
+        self._named: dict[str, Held] = {}
+        for place in places:
+            of_name = sum(other.name == place.name for other in self._named.values())
+            self._named[f"{place.name} ({of_name + 1})" if of_name else place.name] = place
 
     def __str__(self) -> str:
         return ", ".join(place.name for place in self.places)
 
     def values(self) -> dict[str, Any]:
         """What is there now, by name."""
-        return {place.name: place.space.get(place.key) for place in self.places}
+        return {name: place.space.get(place.key) for name, place in self._named.items()}
 
     def example(self) -> dict[str, Any]:
         """What is there now, with numbers marked as open."""
@@ -77,12 +93,14 @@ class HeldValues:
         """Puts other values in the places for a trace."""
         before = self.values()
         try:
-            for place in self.places:
-                place.space[place.key] = values[place.name]
+            for name, place in self._named.items():
+                place.put(values[name])
             yield
         finally:
-            for place in self.places:
-                place.space[place.key] = before[place.name]
+            for name, place in self._named.items():
+                # What another thread has put there meanwhile stays.
+                if place.space.get(place.key) is values[name]:
+                    place.put(before[name])
 
 
 def _is_tensor(value: Any) -> bool:

@@ -42,6 +42,8 @@ class ModuleWatch:
         self._held = held
         #: The dicts of the first rows hold attributes and globals.
         self._attributes: list[dict] = []
+        #: The classes whose dicts are among them.
+        self._classes = reach.classes if reach is not None else {}
         rows: dict[str, Any] = {"dicts": [], "lists": [], "cells": [], "objects": [], "modes": []}
         tensors: list[tuple[torch.Tensor, bool]] = []
         if reach is not None:
@@ -127,7 +129,7 @@ class ModuleWatch:
             if i >= len(self._attributes) or (kind := kind_of(now)) is None or kind_of(then) != kind:
                 return []
             then = id(then) if isinstance(then, torch.Tensor) else repr(then)
-            found.append((Held(self._attributes[i], key, _joined(self._spaces[i], key)), then))
+            found.append((self._place(i, key), then))
         if has_tensors:
             written = [(t, version) for t, version in self._versions if t._version != version]
             places = [(place, version) for t, version in written for place in self._places_of(t)]
@@ -140,11 +142,16 @@ class ModuleWatch:
         if kind_of(t) is None:
             return []
         return [
-            Held(space, key, _joined(place, key))
-            for space, place in zip(self._attributes, self._spaces, strict=False)
+            self._place(i, key)
+            for i, space in enumerate(self._attributes)
             for key, value in space.items()
             if value is t and isinstance(key, str)
         ]
+
+    def _place(self, i: int, key: str) -> Held:
+        """The place of a name in a space of attributes or globals."""
+        space = self._attributes[i]
+        return Held(space, key, _joined(self._spaces[i], key), self._classes.get(id(space)))
 
     def is_back(self, contents: Contents) -> bool:
         """Returns true if the module has again what it had, in other tables and lists."""
