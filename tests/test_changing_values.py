@@ -183,6 +183,18 @@ def test_a_tensor_with_two_names_is_no_constant_under_one_of_them():
         _check(fast, module)
 
 
+def test_a_model_that_compares_values_sees_which_tensor_is_which():
+    module = Aliased()
+    module.masks = None
+    module.other = torch.ones(4)
+    module.forward = lambda x: x * module.mask if module.mask is module.other else x + module.other
+    fast = disc.optimize(module)
+    for i in range(8):
+        module.mask = torch.full((4,), i * 0.5)
+        module.other = module.mask if i > 5 else torch.full((4,), i * 2.0)
+        _check(fast, module)
+
+
 def test_sizes_of_a_tensor_that_is_an_input_may_change():
     module = Aliased().eval()
     module.masks = ()

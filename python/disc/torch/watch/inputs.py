@@ -8,6 +8,7 @@ in PyTorch where the model asks.
 from __future__ import annotations
 
 import dis
+import itertools
 import types
 from collections.abc import Callable, Sequence
 
@@ -16,10 +17,13 @@ import torch
 #: What is asked, by the names that ask.
 _ATTRIBUTES = {
     "requires_grad": "gradient", "is_leaf": "gradient", "grad_fn": "gradient", "Parameter": "gradient",
+    "id": "identity",
 }  # fmt: skip
 #: Layers have attributes of these names; tensors have methods.
 _METHODS = frozenset(("is_contiguous", "stride", "storage_offset"))
 _IS = dis.opmap["IS_OP"]
+#: Steps that leave the value of a variable, or an element.
+_VARIABLES = ("LOAD_FAST", "LOAD_DEREF", "BINARY_SUBSCR", "BINARY_OP")
 
 #: By what is asked: returns true for the tensors of a call that a trace does not stand for, and
 #: their name in messages.
@@ -29,7 +33,12 @@ _OTHER: dict[str, tuple[Callable[[Sequence[torch.Tensor]], bool], str]] = {
         "a tensor requires a gradient or is a parameter",
     ),
     "layout": (lambda leaves: not all(t.is_contiguous() for t in leaves), "a tensor is not contiguous"),
-    "identity": (lambda leaves: len({*map(id, leaves)}) < len(leaves), "one tensor is passed twice"),
+    "identity": (
+        lambda leaves: (
+            len({*map(id, leaves)}) < len(leaves) or any(type(t) is not torch.Tensor for t in leaves)
+        ),
+        "one tensor is passed twice or is a parameter",
+    ),
 }
 _known: dict[types.CodeType, frozenset[str]] = {}
 
@@ -47,12 +56,21 @@ def _asked(code: types.CodeType) -> frozenset[str]:
     found = {_ATTRIBUTES[name] for name in names & _ATTRIBUTES.keys()}
     if not names.isdisjoint(_METHODS) or _IS in code.co_code[::2]:
         steps = list(dis.get_instructions(code))
-        for before, step in zip([None, *steps], steps, strict=False):
-            if step.opcode == _IS and before is not None and before.opname.startswith("LOAD_FAST"):
+        for i, step in enumerate(steps):
+            if step.opcode == _IS and _may_be_tensor(steps[:i]):
                 found.add("identity")
             elif step.argval in _METHODS and _is_call(step):
                 found.add("layout")
     return frozenset(found)
+
+
+def _may_be_tensor(steps: list[dis.Instruction]) -> bool:
+    """Returns true if the last step leaves a variable, an element or an attribute of one: no
+    constant, no name of a module (``torch.float32``), and no result of a call (``type(x)``).
+    """
+    rest = itertools.dropwhile(lambda step: step.opname == "LOAD_ATTR", reversed(steps))
+    origin = next(rest, None)
+    return origin is not None and origin.opname.startswith(_VARIABLES)
 
 
 def _is_call(step: dis.Instruction) -> bool:
