@@ -139,6 +139,27 @@ def test_hooks_of_a_compiled_module_are_copied(how, net, fast):
         torch.testing.assert_close(how(fast)(x), net(x) * 3)
 
 
+class Counting:
+    """Counts the calls of a module that it holds."""
+
+    def __init__(self, module):
+        self.module, self.calls = module, 0
+        module.register_forward_hook(self.count)
+
+    def count(self, module, args, y):
+        self.calls += 1
+
+
+@pytest.mark.parametrize("how", [copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))])
+def test_a_copied_hook_is_that_of_the_copy(how, fast):
+    counting = Counting(fast)
+    copied = how(counting)
+    copied.module(torch.randn(2, 4))
+    assert (counting.calls, copied.calls) == (0, 1)
+    how(fast)(torch.randn(2, 4))
+    assert counting.calls == 0
+
+
 @pytest.fixture
 def mesh():
     if not torch.distributed.is_available():

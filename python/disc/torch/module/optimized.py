@@ -297,20 +297,27 @@ class OptimizedModule(torch.nn.Module, Compiled, metaclass=StandInType):
     # Copies.
 
     def __copy__(self):
-        return self._copy_over(self.original)
+        made = self._copy_over(self.original)
+        made.__dict__.update({name: copy.copy(table) for name, table in self._hooks().items()})
+        return made
 
     def __deepcopy__(self, memo):
-        return self._copy_over(copy.deepcopy(self.original, memo))
+        made = self._copy_over(copy.deepcopy(self.original, memo))
+        # Hooks may be methods of objects that hold this module.
+        memo[id(self)] = made
+        made.__dict__.update(copy.deepcopy(self._hooks(), memo))
+        return made
 
     def _copy_over(self, module: torch.nn.Module) -> OptimizedModule:
         made = OptimizedModule(module, self._dispatcher.dims, self.options)
         made._dispatcher.carried = carried.carried(self._dispatcher)
-        made.__dict__.update(copy.deepcopy(self._hooks()))
         return made
 
     def __reduce_ex__(self, protocol):
         packed = carried.pack(carried.carried(self._dispatcher), self.options)
-        return _rebuilt, (self.original, self._dispatcher.dims, self.options, packed, self._hooks())
+        made_of = self.original, self._dispatcher.dims, self.options, packed
+        # Hooks come afterwards: they may be methods of objects that hold this module.
+        return _rebuilt, made_of, self._hooks() or None, None, None, _take_hooks
 
     def _hooks(self) -> dict[str, Any]:
         """Its own hooks, by table."""
@@ -357,14 +364,11 @@ class _Living:
         return module
 
 
-def _rebuilt(
-    module: torch.nn.Module,
-    dims,
-    options: Options,
-    packed: bytes | None = None,
-    hooks: dict[str, Any] | None = None,
-) -> OptimizedModule:
+def _rebuilt(module: torch.nn.Module, dims, options: Options, packed: bytes | None = None) -> OptimizedModule:
     made = OptimizedModule(module, dims, options)
-    made.__dict__.update(hooks or {})
     made._dispatcher.carried = carried.unpack(packed)
     return made
+
+
+def _take_hooks(made: OptimizedModule, hooks: dict[str, Any]) -> None:
+    made.__dict__.update(hooks)
