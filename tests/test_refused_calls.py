@@ -4,6 +4,8 @@ counts them.
 
 from __future__ import annotations
 
+import dataclasses
+
 import disc
 import pytest
 import torch
@@ -289,6 +291,35 @@ def test_lists_and_dicts_of_the_caller_are_changed_as_in_eager(name, is_first):
         disc.optimize(model, (make(3),), options=disc.Options(fallback="error"))
 
 
+@dataclasses.dataclass
+class Batch:
+    x: torch.Tensor
+    y: torch.Tensor
+
+
+@dataclasses.dataclass
+class Slotted:
+    __slots__ = ("x", "y")
+    x: torch.Tensor
+    y: torch.Tensor
+
+
+@pytest.mark.parametrize("kind", [Batch, Slotted])
+def test_objects_of_the_caller_are_changed_as_in_eager(kind):
+    if kind not in torch.utils._pytree.SUPPORTED_NODES:
+        torch.utils._pytree.register_dataclass(kind)
+
+    def changes(batch):
+        batch.y = batch.x * 2
+        return batch.x + 1
+
+    fast = disc.optimize(Function(changes))
+    for n in (2, 3):
+        batch = kind(torch.ones(n), torch.zeros(n))
+        assert torch.equal(fast(batch), torch.full((n,), 2.0))
+        assert torch.equal(batch.y, torch.full((n,), 2.0))
+
+
 def test_a_list_that_holds_itself():
     def example(n):
         rows = [torch.ones(n)]
@@ -360,6 +391,18 @@ QUESTIONS = {
         lambda x, y: x + y if x is y else x * y,
         lambda: (torch.full((2,), 3.0),) * 2,
     ),
+    "identity in an inner function": (
+        lambda x, y: x + y if any(z is x for z in (y,)) else x * y,
+        lambda: (torch.full((2,), 3.0),) * 2,
+    ),
+    "identity of elements": (
+        lambda *xs: xs[0] + xs[1] if xs[0] is xs[1] else xs[0] * xs[1],
+        lambda: (torch.full((2,), 3.0),) * 2,
+    ),
+    "id": (
+        lambda x, y: x + y if id(x) == id(y) else x * y,
+        lambda: (torch.full((2,), 3.0),) * 2,
+    ),
 }
 
 
@@ -379,6 +422,23 @@ def test_what_a_model_asks_of_its_inputs_is_answered_as_in_eager(name, is_first)
     values = report(fast)
     assert values["coverage"] == 0.5
     assert "the model asks" in values["fallbacks"][0]["reason"]
+
+
+def test_a_model_that_asks_for_its_own_tensor_is_answered_as_in_eager():
+    class Tied(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = nn.Parameter(torch.full((2,), 3.0))
+
+        def forward(self, x):
+            return x * 2 if x is self.weight else x * self.weight
+
+    model = Tied()
+    fast = disc.optimize(model, (torch.ones(2),))
+    with torch.no_grad():
+        for x in (model.weight, torch.ones(2), model.weight):
+            assert torch.equal(fast(x), model(x))
+    assert report(fast)["coverage"] == 0.3333
 
 
 def test_attributes_of_layers_ask_nothing_of_inputs():
