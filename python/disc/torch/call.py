@@ -50,7 +50,7 @@ class Call:
             for axis, size in enumerate(row)
             if isinstance(size, int)
         }
-        #: What the model asks of the tensors of a call, beside sizes and types.
+        #: The questions of the model about the tensors of a call (``watch.inputs``).
         self.questions: frozenset[str] = frozenset()
         self._facts = [extension.fact(text) for text in self.signature.facts]
         args, kwargs = children_of(self.arguments.spec)
@@ -96,6 +96,10 @@ class Call:
         for (name, spec, count), value in zip(self._slots, self.in_order(args, kwargs), strict=True):
             if spec is None:
                 leaves.append(value)
+                continue
+            if name == HELD and self.arguments.held is not None:
+                # The watch has seen their kinds.
+                leaves += value.values()
                 continue
             held, found = kv_caches.flatten(value)
             if found != spec or len(held) != count:

@@ -43,6 +43,7 @@ from .verify import Verification
 _COMPILE = logging.getLogger("disc.compile")
 _is_dynamo_compiling = torch.compiler.is_dynamo_compiling
 _RUNTIME = logging.getLogger("disc.runtime")
+_UNREADABLE = "an argument holds itself, or is nested too deep"
 #: After so many forms of call a new one is torch's.
 MOST_FORMS = 32
 #: After so many programs for changes of the module a further change runs in PyTorch.
@@ -95,9 +96,10 @@ class Dispatcher:
                     return run(args, kwargs)
                 except Refused as refused:
                     began = refused if refused.began is not None else None
-        if _is_traced(args, kwargs):
+        leaves = _leaves(args, kwargs)
+        if _is_traced(leaves):
             return self.original()(*args, **kwargs)
-        if (reason := _left_for(args, kwargs, self.original)) is not None:
+        if (reason := _left_for(leaves, self.original)) is not None:
             self.left.count(reason)
             return self.original()(*args, **kwargs)
         if self.verification is not None and self.verification.is_open():
@@ -434,15 +436,15 @@ def _listed(form: Form) -> str:
     return f"{shown} and {len(changed) - 3} more" if len(changed) > 3 else shown
 
 
-def _is_traced(args: tuple, kwargs: dict) -> bool:
+def _is_traced(leaves: list | None) -> bool:
     """Returns true in a trace of torch, which has to see the ops of the module."""
     if torch._C._get_tracing_state() is not None or torch.compiler.is_compiling():
         return True
     fake = torch._subclasses.FakeTensor
-    return any(isinstance(leaf, fake) for leaf in _leaves(args, kwargs) or ())
+    return any(isinstance(leaf, fake) for leaf in leaves or ())
 
 
-def _left_for(args: tuple, kwargs: dict, original: Callable[[], torch.nn.Module]) -> str | None:
+def _left_for(leaves: list | None, original: Callable[[], torch.nn.Module]) -> str | None:
     """The reason for which PyTorch runs a call, whatever was compiled."""
     if torch._C._functorch.maybe_current_level() is not None:
         return "the call is within a transform of torch.func"
@@ -450,15 +452,15 @@ def _left_for(args: tuple, kwargs: dict, original: Callable[[], torch.nn.Module]
         return "a mode with __torch_dispatch__ is around the call"
     if are_functions_seen(original):
         return "a mode with __torch_function__, or another default device, is around the call"
-    return _UNREADABLE if _leaves(args, kwargs) is None else None
+    return _UNREADABLE if leaves is None else None
 
 
 def _leaves(args: tuple, kwargs: dict) -> list | None:
     """The leaves of a call; None for a container that holds itself."""
+    given = [*args, *kwargs.values()]
+    if all(isinstance(x, torch.Tensor) for x in given):
+        return given
     try:
         return torch.utils._pytree.tree_leaves((args, kwargs))
     except RecursionError:
         return None
-
-
-_UNREADABLE = "an argument holds itself, or is nested too deep"

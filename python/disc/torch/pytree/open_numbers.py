@@ -34,7 +34,7 @@ class OpenFloat(OpenNumber, float):
     kind = float
 
 
-#: What the user can say of the sizes of a carrier, by the type of its number: nothing.
+#: The axes of a carrier, by the type of its number: the user says nothing of their sizes.
 AXES: dict[type, tuple] = {int: (None, 0), float: ()}
 
 
@@ -55,7 +55,7 @@ def opened(number) -> OpenNumber:
 def carrier(number: Any) -> torch.Tensor:
     """The tensor that has an integer for its first size, or a float for its element (f64)."""
     if isinstance(number, float):
-        return torch.tensor(float(number), dtype=torch.float64, device="cpu")
+        return torch.scalar_tensor(float(number), dtype=torch.float64, device="cpu")
     return torch.empty((number, 0), dtype=torch.int8, device="cpu")
 
 
