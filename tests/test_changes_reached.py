@@ -188,7 +188,7 @@ class Layers(nn.Module):
 
 SIGN = nn.Softsign()
 
-#: What puts something in, and what takes it out, leaving another table.
+#: Functions that put something in, and those that take it out, which leave another table.
 THERE_AND_BACK = {
     "insert": (lambda m: m.layers.insert(1, SIGN), lambda m: m.layers.pop(1)),
     "append": (lambda m: m.last.append(SIGN), lambda m: m.last.pop(-1)),

@@ -134,7 +134,7 @@ def test_a_size_of_1_of_the_example_is_stretched_to_a_size_from_data(name, compi
 
 
 class Attention(torch.nn.Module):
-    """A layer of graph attention: loops are taken out of the edges, and one is added to each node."""
+    """A layer of graph attention: loops are taken out of the edges, and each node gets one."""
 
     def __init__(self, features=8, heads=2, width=4):
         super().__init__()

@@ -1,4 +1,4 @@
-"""Modules that draw random numbers of Python or NumPy: each call draws its own, as in eager mode."""
+"""Modules that draw random numbers of Python or NumPy: each call draws its own, as in eager."""
 
 from __future__ import annotations
 

@@ -371,7 +371,7 @@ def _no_leaf(n):
     return torch.ones(n, requires_grad=True) * 1
 
 
-#: What a model asks of its inputs, and calls whose answers differ.
+#: Models that ask something of their inputs, and calls whose answers differ.
 QUESTIONS = {
     "requires_grad": (
         lambda x: x * 2 if x.requires_grad else x * 3,

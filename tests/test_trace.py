@@ -11,6 +11,7 @@ import sympy
 import torch
 from disc.core.dims import DimPlan
 from disc.torch.capture import capture
+from disc.torch.capture.entry import Entry
 from disc.torch.capture.function_caches import FunctionCaches
 from disc.torch.overrides.registry import overridden
 from disc.torch.pytree.arguments import flatten_arguments
@@ -137,7 +138,7 @@ def test_the_quick_tracer_finds_what_torch_export_finds(case):
 
 def run(module, *args):
     arguments, tensors = flatten_arguments(module, args, {})
-    entry = capture._Entry(module, arguments, FunctionCaches(module))
+    entry = Entry(module, arguments, FunctionCaches(module))
     with torch.no_grad():
         return trace(entry, tensors, lambda i, axis: True, True)
 

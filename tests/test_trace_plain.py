@@ -5,7 +5,7 @@ from __future__ import annotations
 import disc
 import pytest
 import torch
-from disc.torch.capture import capture
+from disc.torch.capture.entry import Entry
 from disc.torch.capture.function_caches import FunctionCaches
 from disc.torch.overrides.registry import overridden
 from disc.torch.pytree.arguments import flatten_arguments
@@ -94,7 +94,7 @@ def test_what_is_known_is_what_torch_says(monkeypatch):
         known.clear()
         arguments, tensors = flatten_arguments(make(), (torch.rand(3, 5, 12, 14), torch.rand(5)), {})
         module = make().eval()
-        entry = capture._Entry(module, arguments, FunctionCaches(module))
+        entry = Entry(module, arguments, FunctionCaches(module))
         with torch.no_grad(), overridden("capture"):
             tracer.trace(entry, tensors, lambda i, axis: i == 0 and axis != 1, True)
         assert len(set(known)) >= 8

@@ -66,8 +66,8 @@ impl TensorWatch {
         Ok(watch)
     }
 
-    /// Begins to load what `is_unchanged` reads: after a call the weights of a large model are in no
-    /// cache, and their loads do not wait for each other then.
+    /// Begins to load what `is_unchanged` reads: after a call the weights of a large model are in
+    /// no cache, and their loads do not wait for each other then.
     #[inline]
     pub(crate) fn prefetch(&self) {
         prefetch(self.object);

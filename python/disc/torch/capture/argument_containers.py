@@ -13,7 +13,6 @@ from typing import Any
 from torch.utils import _pytree as pytree
 
 from ...core.errors import Error
-from ..cache.kinds import slots_of
 from ..pytree.given_caches import is_cache
 from .side_effects import is_other
 
@@ -57,5 +56,6 @@ def _contents(holder: Any) -> Any:
     for kind in (*_KINDS, tuple):
         if isinstance(holder, kind):
             return kind(holder)
-    slots = (name for kind in type(holder).__mro__ for name in slots_of(kind) if hasattr(holder, name))
-    return {name: getattr(holder, name) for name in (*getattr(holder, "__dict__", ()), *slots)}
+    slots = (name for kind in type(holder).__mro__ for name in vars(kind).get("__slots__", ()))
+    names = (*getattr(holder, "__dict__", ()), *slots)
+    return {name: getattr(holder, name) for name in names if hasattr(holder, name)}

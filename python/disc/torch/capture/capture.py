@@ -36,7 +36,7 @@ from ..devices import autocast_state
 from ..devices.device import HOST, device_of_module
 from ..graph.changes import Change
 from ..graph.exported import Traced
-from ..graph.moved_tensors import Layouts, moved_in_place, refusal_of_moved
+from ..graph.moved_tensors import moved_in_place, refusal_of_moved
 from ..overrides import (  # noqa: F401 (they register overrides)
     arithmetic,
     assigned_data,
@@ -48,15 +48,16 @@ from ..overrides import (  # noqa: F401 (they register overrides)
 from ..overrides.registry import overridden
 from ..overrides.silence import silenced
 from ..overrides.squeeze import SQUEEZES
-from ..pytree import given_caches, kv_caches
+from ..pytree import kv_caches
 from ..pytree.arguments import Arguments, flatten_arguments
 from ..pytree.held_values import HeldValues
 from ..symbolic.expressions import expression
 from ..symbolic.source_lines import Place, written
 from ..tracer import deadline
-from . import conflicts, guards, kept_state, side_effects, zero_one
-from .argument_containers import ArgumentContainers, WritesArgument
+from . import conflicts, guards, kept_state, zero_one
+from .argument_containers import WritesArgument
 from .by_export import exported
+from .entry import Entry
 from .example_sizes import Sizes
 from .failures import capture_error, is_shape_failure, symbol_places
 from .function_caches import FunctionCaches
@@ -147,56 +148,6 @@ class CapturedGraph:
         return self.conditions.simplify(expr)
 
 
-class _Seen:
-    """Records what one trace met."""
-
-    def __init__(self):
-        self.shapes: list[tuple] = []
-        self.changes: list[Change] = []
-        #: The buffers that were assigned anew; what they are is behind the results.
-        self.assigned: list[str] = []
-        self.out_spec: pytree.TreeSpec | None = None
-        self.returned_caches: tuple[int | None, ...] = ()
-        #: The inputs that became other tensors in place.
-        self.moved: list[int] = []
-
-
-class _Entry(torch.nn.Module):
-    """The module with flat tensor arguments: other leaves of the call are constants."""
-
-    def __init__(self, module: torch.nn.Module, arguments: Arguments, caches: FunctionCaches):
-        super().__init__()
-        self.module = module
-        self.arguments = arguments
-        self.caches = caches
-        self.training = module.training
-        self.seen = _Seen()
-        #: Makes what the module is called in.
-        self.within = contextlib.nullcontext
-
-    def __call__(self, *tensors):
-        """``forward``: hooks of all modules are for those of the user."""
-        return self.forward(*tensors)
-
-    def forward(self, *tensors):
-        self.seen.shapes = [tuple(t.shape) for t in tensors]
-        layouts = Layouts(tensors)
-        args, kwargs, values = self.arguments.rebuild_all(tensors)
-        held = self.arguments.held
-        replaced = held.replaced(values) if held is not None else contextlib.nullcontext()
-        watched, given = given_caches.Watched((args, kwargs)), ArgumentContainers(args, kwargs)
-        states = side_effects.as_it_was(self.module)
-        with self.caches.without_fakes(), self.within(), replaced, states as self.seen.changes:
-            result = self.module(*args, **kwargs)
-        self.seen.moved = layouts.moved()
-        given.refuse_changed(self.module)
-        self.seen.returned_caches = watched.returned(result)
-        leaves, self.seen.out_spec = kv_caches.flatten(result)
-        assigned = [c for c in self.seen.changes if side_effects.is_assigned(c)]
-        self.seen.assigned = [c.name for c in assigned]
-        return (*leaves, *(c.now for c in assigned))
-
-
 def capture(
     module: torch.nn.Module,
     args: tuple,
@@ -221,8 +172,8 @@ def capture(
     _check_examples(arguments, tensors)
     device = device_of_module(module, arguments.tensor_names, tensors)
     # Behind a window it is a slice; how a cache lies makes no difference to what is computed of it.
-    held = set(kv_caches.leaves_of_caches(arguments.spec))
-    tensors = [t.contiguous() if i in held else t for i, t in zip(arguments.tensors, tensors, strict=True)]
+    cached = set(kv_caches.leaves_of_caches(arguments.spec))
+    tensors = [t.contiguous() if i in cached else t for i, t in zip(arguments.tensors, tensors, strict=True)]
     plan = arguments.plan(dims, tensors)
     try:
         with _LOCK, _quiet(), overridden("capture"), torch.set_grad_enabled(in_grad_mode):
@@ -291,7 +242,7 @@ def _attempts(
             deadline.check()
         elif deadline.is_over():
             return spare
-        entry = _Entry(module, arguments, caches)
+        entry = Entry(module, arguments, caches)
         try:
             traced = tracer(entry, _examples(tensors, sizes.capture_shapes()), sizes, oblivious)
         except WritesArgument:
@@ -355,7 +306,7 @@ def _examples(tensors, shapes) -> list[torch.Tensor]:
 
 
 def quick(
-    entry: _Entry, examples, sizes: Sizes | None, oblivious: bool, serves: Serves = serves_all
+    entry: Entry, examples, sizes: Sizes | None, oblivious: bool, serves: Serves = serves_all
 ) -> Traced:
     """Traces by the tracer of disc."""
     from ..tracer.tracer import trace
@@ -379,7 +330,7 @@ def _quiet():
             gc.enable()
 
 
-def _read(traced: Traced, entry: _Entry, arguments: Arguments, plan: DimPlan) -> CapturedGraph:
+def _read(traced: Traced, entry: Entry, arguments: Arguments, plan: DimPlan) -> CapturedGraph:
     env = traced.shape_env
     conditions = guards.read_conditions(env) if env is not None else guards.Conditions()
     captured = CapturedGraph(arguments, plan, traced, entry.seen.out_spec, conditions, {})
@@ -564,7 +515,7 @@ def _settle_branches(captured: CapturedGraph, module, tensors, sizes: Sizes, tra
             _equal_places(captured),
             sizes.ones,
         )
-        entry = _Entry(module, captured.arguments, captured.caches)
+        entry = Entry(module, captured.arguments, captured.caches)
         examples = _examples(tensors, [tuple(int(x) for x in row) for row in at])
         try:
             return _read(

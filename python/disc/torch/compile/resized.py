@@ -14,8 +14,8 @@ _RESIZES = re.compile(r"\bout=|\bout variants|\bresize_")
 
 
 def with_resizable_results(call: Callable, gm: torch.fx.GraphModule) -> Callable:
-    """``call``, the function of ``gm``, whose results can be resized if dynamo ended ``gm`` at an op
-    that does so.
+    """``call``, the function of ``gm``, whose results can be resized if dynamo ended ``gm`` at an
+    op that does so.
     """
     broken = getattr(gm, "compile_subgraph_reason", None)
     if broken is None or not broken.graph_break or not _RESIZES.search(broken.reason):

@@ -9,8 +9,8 @@ from torch.autograd.grad_mode import _unsafe_preserve_version_counter
 
 
 def counted_by_aot(call: Callable, metadata, graph: torch.fx.Graph) -> Callable:
-    """``call``, the function of a graph of AOTAutograd's, which leaves the versions of the arguments
-    that the wrapper counts as they were.
+    """``call``, the function of a graph of AOTAutograd's, which leaves the versions of the
+    arguments that the wrapper counts as they were.
     """
     counted = metadata.mutated_graph_handled_indices_seen_by_autograd
     arguments = sum(node.op == "placeholder" for node in graph.nodes)

@@ -289,7 +289,7 @@ def _captured(asked: capture_cache.Lookup, request: Request) -> CapturedProgram:
     if graph.tables or filled:
         _refuse_written(request, graph.tables)
     if request.held is not None:
-        request.held.refuse_others(graph)
+        request.held.refuse_others(graph.traced, graph.changes)
     graph.takes_weights = request.takes_weights
     request.graph = graph
     name = type(request.module).__name__

@@ -3,8 +3,8 @@ all of them.
 
 The first value of a number is a constant. With the second one an integer becomes a size, which has
 a symbol: a form of call for all values from 1 on. A float becomes an element of a tensor. A number
-of which the model makes more than sizes and arithmetic (a loop of Python, a key of a dict, a branch)
-stays a constant.
+of which the model makes more than sizes and arithmetic (a loop of Python, a key of a dict, a
+branch) stays a constant.
 
 Invariant: a form for all values has facts, which each call is checked for, as sizes of tensors have
 them.

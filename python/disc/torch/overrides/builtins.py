@@ -1,9 +1,9 @@
-"""``int``, ``float`` and ``len`` of sizes stay open while a model is traced: Python makes numbers of
-the example of them. ``isinstance`` and ``type`` call a size a number.
+"""``int``, ``float`` and ``len`` of sizes stay open while a model is traced: Python makes numbers
+of the example of them. ``isinstance`` and ``type`` take a size for a number.
 
-In the modules of the model's own code, and of the library that it is part of, the names mean classes
-and functions that hand everything but sizes and traced tensors to Python's own. torch and Python's
-library keep theirs.
+In the modules of the model's own code, and of the library that it is part of, the names mean
+classes and functions that hand everything but sizes and traced tensors to Python's own. torch and
+Python's library keep theirs.
 
 Invariants:
 
@@ -12,7 +12,7 @@ Invariants:
   which torch refuses with a ``TypeError``;
 - ``type(x) is int`` is asked of Python's own: a module that has such a question keeps ``int`` and
   ``float``, as one does that has ``dtype=int`` and calls neither;
-- ``isinstance`` and ``type`` take a size for the number that eager mode has in its place;
+- ``isinstance`` and ``type`` answer for a size as for the number that eager mode has in its place;
 - afterwards each module is as it was.
 """
 

@@ -1,8 +1,8 @@
 """Arguments and results as flat lists: which leaves are tensors, what they are called,
 and how the structure comes back.
 
-It is a thin layer over ``torch.utils._pytree``; nothing here looks at sizes. A number that a call may
-change is passed in a tensor (``open_numbers``).
+It is a thin layer over ``torch.utils._pytree``; nothing here looks at sizes. A number that a call
+may change is passed in a tensor (``open_numbers``).
 """
 
 from __future__ import annotations

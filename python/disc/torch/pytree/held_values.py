@@ -12,15 +12,14 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from ...core.errors import Error
+from ..graph.changes import Change
+from ..graph.exported import Traced
 from .open_numbers import may_be_open, opened
-
-if TYPE_CHECKING:
-    from ..capture.capture import CapturedGraph
 
 #: The keyword of the arguments that values come by; names of inputs begin with it.
 HELD = "self"
@@ -66,25 +65,25 @@ class HeldValues:
         return ", ".join(place.name for place in self.places)
 
     def values(self) -> dict[str, Any]:
-        """What is there now, by name."""
+        """The values now, by name."""
         return {name: place.space.get(place.key) for name, place in self._named.items()}
 
     def example(self) -> dict[str, Any]:
-        """What is there now, with numbers marked as open."""
+        """The values now, with numbers marked as open."""
         return {name: value if _is_tensor(value) else opened(value) for name, value in self.values().items()}
 
     def kinds(self) -> list[Any]:
         """All that a program knows of the values: their types, dtypes, ranks and devices."""
         return [kind_of(value) for value in self.values().values()]
 
-    def refuse_others(self, graph: CapturedGraph) -> None:
-        """Raises for a graph that has a tensor of the values under another name too, as a constant,
+    def refuse_others(self, traced: Traced, changes: list[Change]) -> None:
+        """Raises for a trace that has a tensor of the values under another name too, as a constant,
         and for calls that change attributes, which may be the values.
         """
-        if graph.changes:
+        if changes:
             raise Error("calls change attributes of the module", code="E0404")
         read = {value.untyped_storage()._cdata for value in self.values().values() if _is_tensor(value)}
-        known = [t for _, t in graph.traced.constants] + [t for *_, t in graph.traced.weights]
+        known = [t for _, t in traced.constants] + [t for *_, t in traced.weights]
         if any(t.untyped_storage()._cdata in read for t in known):
             raise Error("a tensor that each call reads has another name too", code="E0404")
 

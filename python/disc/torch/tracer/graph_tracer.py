@@ -128,9 +128,10 @@ class _Run(torch.fx.Interpreter):
         value = n.meta.get("example_value")
         if isinstance(value, SYMBOLIC) and not value.node.expr.is_number:
             holder = self.recorder.node_of(self.env[n.args[0]])
-            if holder not in self.recorder.numbers:
-                self.recorder.number(holder, value)
-            return self.recorder.numbers[holder]
+            numbers = self.recorder.numbers
+            if holder not in numbers.values:
+                numbers.add(holder, value)
+            return numbers.values[holder]
         # Dynamo asked for it: it is this one by a guard.
         return float(expression(value)) if isinstance(value, SYMBOLIC) else value
 

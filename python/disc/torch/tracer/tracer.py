@@ -51,10 +51,11 @@ from ..overrides.functions import SymbolicFunctions
 from ..overrides.memos import open_caches
 from ..overrides.registry import overridden
 from ..overrides.squeeze import SQUEEZES, squeezed
-from ..symbolic.expressions import SYMBOLIC, has_symbol, symbols_of
+from ..symbolic.expressions import SYMBOLIC, has_symbol
 from . import autocast, deadline, process_state
 from .fake_overrides import SHAPES
 from .fake_rules import Lying, PlainResults
+from .passed_numbers import PassedNumbers
 from .scalar_tensors import ITEMS, size_of
 from .shape_env import Env
 
@@ -177,9 +178,7 @@ class Recorder(SchemaCheckMode):
         #: An op and all that its results depend on -> what came out.
         self.known: dict[tuple, Any] = {}
         self.writes = self.ambiguous = False
-        #: The numbers that calls pass in tensors: the node of the tensor -> its value.
-        self.numbers: dict[torch.fx.Node, torch.SymFloat] = {}
-        self._number_nodes: list[torch.fx.Node] = []
+        self.numbers = PassedNumbers(self.graph)
         self._kept_numbers: set[torch.fx.Node] = set()
 
     # Tensors.
@@ -325,16 +324,10 @@ class Recorder(SchemaCheckMode):
         value = holder.meta.get("val")
         if holder not in self.traced.inputs or value.dtype is not torch.float64 or value.dim():
             return None
-        if holder not in self.numbers:
+        if holder not in self.numbers.values:
             with unset_fake_temporarily():
-                self.number(holder, self.mode.shape_env.create_unbacked_symfloat())
-        return self.numbers[holder]
-
-    def number(self, holder: torch.fx.Node, value: torch.SymFloat) -> None:
-        """Notes a number that a call passes in the tensor ``holder``."""
-        node = self.graph.call_function(torch.ops.aten.item.default, (holder,))
-        node.meta["val"] = self.numbers[holder] = value
-        self._number_nodes.append(node)
+                self.numbers.add(holder, self.mode.shape_env.create_unbacked_symfloat())
+        return self.numbers.values[holder]
 
     def _steps(self, func, args, kwargs, met: list):
         """Records an op as its decomposition; returns its result in a tuple, since that of an op
@@ -540,7 +533,7 @@ class Recorder(SchemaCheckMode):
         if self.writes and self.ambiguous:
             raise NotTraced("it is not known which tensors share their memory with one that is written to")
         _, nodes = self._arguments(tuple(results), [], [])
-        self._keep_numbers(results)
+        self._kept_numbers = self.numbers.used_by(results)
         self.graph.output(nodes)
         for node in reversed(list(self.graph.nodes)):
             if node.op == "call_function" and not node.users and not self._is_kept(node):
@@ -550,20 +543,6 @@ class Recorder(SchemaCheckMode):
     def _is_kept(self, node: torch.fx.Node) -> bool:
         """Returns true for a node that stays, whether its result is used or not."""
         return node in self._kept_numbers or _has_effect(node)
-
-    def _keep_numbers(self, results) -> None:
-        """Keeps the nodes of numbers of which some op, or a result, has the symbol: these hold a
-        number by its symbol, so the node that makes it has no users.
-        """
-        if not self._number_nodes:
-            return
-        used: set = set()
-        for node in self.graph.nodes:
-            if node not in self._number_nodes:
-                used |= symbols_of(node.args) | symbols_of(node.kwargs) | symbols_of(node.meta.get("val"))
-        for result in results:
-            used |= symbols_of(result)
-        self._kept_numbers = {n for n in self._number_nodes if n.meta["val"].node.expr.free_symbols & used}
 
 
 def _has_effect(node) -> bool:

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from ..cache.kinds import has_content
 from .modes import asked
 from .reach import Reach
 from .values import kind_of_weight, same
@@ -32,7 +33,7 @@ class Contents:
             rows.append(_weights(place, d) if id(d) in weights else _items(place, d))
         rows += [(place, list(map(_mark, held))) for held, place in reach.lists]
         rows += [(place, list(map(_mark, held))) for held, place in reach.others]
-        rows += [(name, [_mark(cell.cell_contents)]) for cell, name in reach.cells if _is_full(cell)]
+        rows += [(name, [_mark(cell.cell_contents)]) for cell, name in reach.cells if has_content(cell)]
         #: In the order of places: that of the walk depends on the order of sets.
         self._rows: list[_Row] = sorted(rows, key=lambda row: row[0])
         self._kinds = [type(x) for x in (*reach.modules, *reach.objects)]
@@ -82,10 +83,3 @@ def _numbers(tables: list[dict]) -> list[int]:
     numbers: dict[int, int] = {}
     held = [t for table in tables for t in table.values() if isinstance(t, torch.Tensor)]
     return [numbers.setdefault(id(t), len(numbers)) for t in held]
-
-
-def _is_full(cell: Any) -> bool:
-    try:
-        return cell.cell_contents is not None
-    except ValueError:
-        return False

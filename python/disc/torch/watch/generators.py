@@ -27,7 +27,7 @@ class Drawn(Error):
     default_code = "E0405"
 
 
-#: What code names that draws from the generators of the process.
+#: Names in code that draws from the generators of the process.
 _DRAWING = frozenset(
     name
     for owner in (random.Random, numpy.random.RandomState)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-#: What is asked, by the names that ask.
+#: The questions, by the names that ask them.
 _ATTRIBUTES = {
     "requires_grad": "gradient", "is_leaf": "gradient", "grad_fn": "gradient", "Parameter": "gradient",
     "id": "identity",
@@ -25,8 +25,8 @@ _IS = dis.opmap["IS_OP"]
 #: Steps that leave the value of a variable, or an element.
 _VARIABLES = ("LOAD_FAST", "LOAD_DEREF", "BINARY_SUBSCR", "BINARY_OP")
 
-#: By what is asked: returns true for the tensors of a call that a trace does not stand for, and
-#: their name in messages.
+#: By question: a function that returns true for the tensors of a call that a trace does not stand
+#: for, and their name in messages.
 _OTHER: dict[str, tuple[Callable[[Sequence[torch.Tensor]], bool], str]] = {
     "gradient": (
         lambda leaves: any(t.requires_grad or type(t) is not torch.Tensor for t in leaves),
@@ -44,7 +44,7 @@ _known: dict[types.CodeType, frozenset[str]] = {}
 
 
 def questions_of(code: types.CodeType) -> frozenset[str]:
-    """What a function may ask of its inputs, those inside it too."""
+    """The questions that a function may ask of its inputs, those inside it too."""
     if (found := _known.get(code)) is None:
         inner = (c for c in code.co_consts if isinstance(c, types.CodeType))
         _known[code] = found = _asked(code).union(*map(questions_of, inner))
@@ -80,7 +80,9 @@ def _is_call(step: dis.Instruction) -> bool:
 
 
 def difference(questions: frozenset[str], leaves: Sequence[torch.Tensor]) -> str | None:
-    """What the model asks of these tensors and a trace did not see; None if there is nothing."""
+    """Names a difference that the model asks for between these tensors and those of a trace; None
+    if there is none.
+    """
     for question in questions:
         is_other, words = _OTHER[question]
         if is_other(leaves):

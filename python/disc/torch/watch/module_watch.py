@@ -55,7 +55,7 @@ class ModuleWatch:
             **rows, plain=modes.plain(), tensors=extension.weight_watch([], tensors), same=same
         )
         self._native = watch
-        #: What the model asks of the tensors of a call.
+        #: The questions of the model about the tensors of a call (``watch.inputs``).
         self.questions = frozenset(reach.questions if reach is not None else ())
         # Tables that calls fill, and values that they read, are others each time.
         is_plain = reach is not None and held is None and not self._tables

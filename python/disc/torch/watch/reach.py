@@ -70,7 +70,7 @@ class Reach:
         self.names: set[str] = set(_ALWAYS)
         #: Names that code of the user's own uses: modes of torch that it asks for are among them.
         self.asked: set[str] = set()
-        #: What it asks of the tensors of a call (``watch.inputs``).
+        #: Its questions about the tensors of a call (``watch.inputs``).
         self.questions: set[str] = set()
         #: Dicts of globals, with the names that functions there use.
         self.globals: dict[int, tuple[dict, str, set[str]]] = {}
