@@ -101,6 +101,7 @@ class Model(torch.nn.Module):
         "type(n) is int",
         "type(n) in (float, int) and type(type) is type and isinstance(int, type)",
         "{int: True}.get(type(n), False)",
+        "type[int] == type[int] and isinstance(type.__call__(dict), dict) and type(n) == int",
         "issubclass(type(n), int) and type('Made', (), {}).__name__ == 'Made'",
     ],
 )

@@ -136,6 +136,8 @@ class _StandingForType(type):
 class _Type(type, metaclass=_StandingForType):
     """Stands in for ``type``."""
 
+    __class_getitem__ = classmethod(types.GenericAlias)
+
 
 _IS = dis.opmap["IS_OP"]
 _NAMES = {"int": _Int, "float": _Float, "len": _len, "isinstance": _isinstance, "type": _Type}
