@@ -121,6 +121,16 @@ def test_a_float_that_changes_is_read_by_each_call(name):
     assert not disc.report(fast).to_dict()["fallbacks"]
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16])
+def test_a_float_that_is_an_exponent_takes_roots_as_eager_does(dtype):
+    module = Module(lambda x, t, k: (x**t, 1 / x**t))
+    fast = disc.optimize(module)
+    x = torch.tensor([-math.inf, -2.0, -0.0, 0.0, 1.0, 2.5, math.inf, math.nan], dtype=dtype)
+    for t in (3.0, 1.5, 0.5, -0.5, 2.0, -1.0, 0.0):
+        _check(module, fast, x, t)
+    assert len(fast._dispatcher.forms.held) == 2
+
+
 @pytest.mark.parametrize("name", DECIDING)
 def test_a_float_that_decides_stays_a_constant(name):
     module = Module(DECIDING[name])

@@ -177,8 +177,18 @@ def fmod(b, x, y):
 def power(b, x, y):
     if isinstance(y, (int, float)) and is_value(x):
         return _power_of_constant(b, x, y)
+    is_number = isinstance(y, Number)
     x, y = b.promote(x, y)
-    return b.map("power", x, y)
+    result = b.map("power", x, y)
+    if is_number and x.dtype in dtypes.FLOATS and x.dtype != "f16":
+        for exponent, root in _ROOTS.items():
+            is_root = b.compare("EQ", y, b.lift(exponent, y.dtype))
+            result = b.select(is_root, b.widened(lambda v, root=root: b.op(root, v), x), result)
+    return result
+
+
+#: They differ from a power at -inf and -0.0, and torch takes them for all but f16.
+_ROOTS = {0.5: "sqrt", -0.5: "rsqrt"}
 
 
 def _power_of_constant(b, x, y):
@@ -188,8 +198,7 @@ def _power_of_constant(b, x, y):
     steps = {1: lambda v: v, 2: lambda v: b.mul(v, v), 3: lambda v: b.mul(b.mul(v, v), v)}
     if x.dtype in dtypes.FLOATS:
         if x.dtype != "f16":
-            # They differ from a power at -inf, and torch takes them for all but f16.
-            steps |= {0.5: lambda v: b.op("sqrt", v), -0.5: lambda v: b.op("rsqrt", v)}
+            steps |= {exponent: lambda v, root=root: b.op(root, v) for exponent, root in _ROOTS.items()}
         steps |= {
             -1: lambda v: reciprocal(b, v),
             -2: lambda v: reciprocal(b, b.mul(v, v)),
