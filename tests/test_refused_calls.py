@@ -441,6 +441,24 @@ def test_a_model_that_asks_for_its_own_tensor_is_answered_as_in_eager():
     assert report(fast)["coverage"] == 0.3333
 
 
+CONTIGUOUS = {
+    "of a transposed tensor": lambda x: x * 2 if x.mT.is_contiguous() else x * 3,
+    "channels last": lambda x: x * 2 if x.is_contiguous(memory_format=torch.channels_last) else x * 3,
+    "made so": lambda x: (x.mT if x.mT.is_contiguous() else x.mT.contiguous()).view(x.shape[0], -1),
+}
+
+
+@pytest.mark.parametrize("name", CONTIGUOUS)
+def test_sizes_of_1_count_where_a_model_asks_for_contiguous_tensors(name):
+    model = Function(CONTIGUOUS[name])
+    fast = disc.optimize(model, (torch.randn(2, 3, 4, 5),))
+    for shape in ((2, 3, 4, 5), (2, 1, 4, 5), (2, 3, 1, 1), (1, 3, 4, 1), (1, 1, 1, 6), (3, 2, 5, 4)):
+        x = torch.randn(shape)
+        torch.testing.assert_close(fast(x), model(x))
+    if name == "made so":
+        assert report(fast)["coverage"] == 1.0
+
+
 def test_attributes_of_layers_ask_nothing_of_inputs():
     class Strided(nn.Module):
         stride = 2

@@ -40,6 +40,7 @@ from ..graph.moved_tensors import moved_in_place, refusal_of_moved
 from ..overrides import (  # noqa: F401 (they register overrides)
     arithmetic,
     assigned_data,
+    contiguity,
     patches,
     reached,
     texts,

@@ -20,9 +20,9 @@ from ..symbolic.expressions import axis_symbol
 from ..symbolic.source_lines import DISC, TORCH
 
 #: The file that calls the model.
-_ENTRY = os.path.join(DISC, "torch", "capture", "capture.py")
+_ENTRY = os.path.join(DISC, "torch", "capture", "entry.py")
 #: Frames of the shape environment itself: a condition belongs to whoever called it.
-_MACHINERY = {__file__} | frozenset(
+_MACHINERY = {__file__, os.path.join(DISC, "torch", "overrides", "contiguity.py")} | frozenset(
     os.path.join(TORCH, *path.split("/"))
     for path in (
         "__init__.py",
