@@ -355,8 +355,8 @@ def test_winograd_in_half_precision_keeps_what_is_not_finite(dtype, target):
                 assert torch.equal(same(got), same(wanted)), name
             finite = wanted.isfinite()
             torch.testing.assert_close(got[finite], wanted[finite], rtol=2e-2, atol=2e-2, msg=name)
-        # Large images take the method, of which the rounding of sums tells; tile registers are faster
-        # without it.
+        # Large images take the method, of which the rounding of sums tells; tile registers are
+        # faster without it.
         has_tiles = dtype is torch.bfloat16 and "amx-bf16" in disc.report(fast).to_dict()["target"]
         assert torch.equal(fast(x), plain(x)) is has_tiles
 
