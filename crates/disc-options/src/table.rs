@@ -83,6 +83,9 @@ macro_rules! option_table {
                 /// the module since ([changes.md](changes.md)); `"off"`: nobody looks, and
                 /// `refresh()` reads weights again
                 watch = $crate::Kind::Choice(&["auto", "off"]), $crate::Value::Text("auto"), Front;
+                /// `True`: PyTorch serves calls while a form of call is compiled on another thread
+                /// ([fallback.md](fallback.md#nobody-waits))
+                background = $crate::Kind::Flag, $crate::Value::Flag(false), Front;
                 /// so many calls of a module are compared with eager calls; the report says what
                 /// came of it
                 verify = $crate::Kind::Count, $crate::Value::Unset, Front;

@@ -32,6 +32,7 @@ class OptionFields:
     block_ops: Sequence[str] | None = None
     fallback: str | None = None
     watch: str | None = None
+    background: bool | None = None
     verify: int | None = None
     profile: str | None = None
     allow_tracing: bool | None = None
@@ -58,6 +59,7 @@ KINDS = {
     "block_ops": ("names", "['aten.gelu.default']"),
     "fallback": ("choice", ("framework", "error")),
     "watch": ("choice", ("auto", "off")),
+    "background": ("flag", None),
     "verify": ("count", None),
     "profile": ("text", "a path such as 'trace.json'"),
     "allow_tracing": ("flag", None),
@@ -79,6 +81,7 @@ DEFAULTS = {
     "block_ops": (),
     "fallback": "framework",
     "watch": "auto",
+    "background": False,
     "allow_tracing": False,
 }
 

@@ -36,6 +36,7 @@ import torch
 
 from ..devices.device import TYPES
 from ..graph import weight_names
+from ..tracer import deadline
 from . import code_names
 from .doubts import MOVING, SETTINGS, Moves, Unsure, asks, composed_of, is_installed, is_known, refuse
 from .kinds import BOUND, BUILTIN, FIELD, GENERIC, OPAQUE, PLAIN, has_content, is_python, slots_of
@@ -171,6 +172,7 @@ class Walk:
 
     def fresh(self, x: Any, kind: type) -> None:
         """Reads a value that was not met before."""
+        deadline.give_way()
         if kind is types.FunctionType:
             self.function(x)
         elif isinstance(x, type):

@@ -20,6 +20,7 @@ import functools
 import gc
 import itertools
 import logging
+import os
 import threading
 import time
 import warnings
@@ -65,6 +66,15 @@ from .function_caches import FunctionCaches
 
 #: torch.export swaps global state while it runs.
 _LOCK = threading.RLock()
+
+
+def _renew_lock() -> None:
+    """A child process has none of the threads that may hold the lock."""
+    global _LOCK
+    _LOCK = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_renew_lock)
 _MAX_ATTEMPTS = 24
 #: After so many attempts a fact that the example breaks stays: a graph for other sizes is better
 #: than none.

@@ -70,6 +70,11 @@ def _chosen(options: Mapping[str, Any] | Options | None, example_inputs: list) -
             "torch.compile passes the weights at each call: they cannot be released",
             help="leave out release_weights, or use disc.optimize",
         )
+    if chosen.background:
+        raise Error(
+            "dynamo waits for the code of a graph: background is for disc.optimize alone",
+            help="leave out background, or use disc.optimize",
+        )
     if chosen.verify:
         raise Error(
             "Options.verify compares calls of disc.optimize alone",

@@ -33,6 +33,7 @@ from ..graph.other_devices import nodes_elsewhere
 from ..graph.program import Program
 from ..symbolic.conditions import conjuncts
 from ..symbolic.expressions import SYMBOLIC, expression
+from ..tracer import deadline
 from . import complex_numbers, control_flow
 from .emitter import TorchEmitter
 from .functionalize import Aliases
@@ -132,6 +133,7 @@ class Walk:
         """Converts every node; the value is what the graph returns."""
         self.aliases.enter(graph)
         for node in graph.nodes:
+            deadline.give_way()
             if node.op == "output":
                 return node.args[0]
             self.locate(node)

@@ -32,6 +32,7 @@ from ..watch.module_watch import ModuleWatch
 from ..watch.reach import Reach
 from ..watch.weights import gives_gradients, versions
 from . import ladder
+from .behind import COMPILING, Behind, Changed
 from .carried import Carried
 from .changing_values import ChangingValues
 from .entry import CompiledEntry, EagerEntry, Entry, GraphEntry, Refused, refreshed
@@ -71,6 +72,8 @@ class Dispatcher:
         self.last: tuple[Callable, Any, Callable] | None = None
         #: Serves the forms beyond the most, once there are some.
         self._overflow: EagerEntry | None = None
+        #: Compiles forms while PyTorch serves their calls; None if calls wait.
+        self.behind = Behind(self) if options.background else None
         #: Calls that PyTorch runs for what is around them, or for what they pass.
         self.left = Refusals()
         self._lock = threading.RLock()
@@ -227,6 +230,8 @@ class Dispatcher:
                 raise Error(_UNREADABLE, code="E0601")
             return
         key = self.forms.key(self.training, args, kwargs)
+        if self._is_asked(key, args, kwargs):
+            return
         with self._lock:
             if self.forms.find(key, self.original) is None and self._take_up(key) is None:
                 self._compile(key, args, kwargs, is_example=True)
@@ -236,9 +241,29 @@ class Dispatcher:
         key = self.forms.key(self.training, args, kwargs)
         if (found := self.forms.find(key, self.original, may_be_open)) is not None:
             return found
+        if self._is_asked(key, args, kwargs):
+            self.left.count(COMPILING)
+            return Form(key, ModuleWatch(None), [EagerEntry(self.original, Error(COMPILING))])
         with self._lock:
             found = self.forms.find(key, self.original, may_be_open) or self._equal(key)
             return found or self._take_up(key) or self._compile(key, args, kwargs)
+
+    def _is_asked(self, key: tuple, args: tuple, kwargs: dict) -> bool:
+        """Returns true if another thread compiles the form of a call, which is not there yet."""
+        if self.behind is None or not self.behind.may_compile(key):
+            return False
+        self.behind.ask(key, args, kwargs)
+        return True
+
+    def compile_behind(self, key: tuple, args: tuple, kwargs: dict) -> None:
+        """Compiles the form of a call while calls go on; raises Changed if the module was changed
+        meanwhile.
+        """
+        if self.forms.find(key, self.original) or self._equal(key) or self._take_up(key):
+            return
+        if self.training is not key[0]:
+            raise Changed
+        self._compile(key, args, kwargs, is_behind=True)
 
     def _equal(self, key: tuple) -> Form | None:
         """A form for a module that has other lists and dicts now, which hold the same."""
@@ -300,7 +325,9 @@ class Dispatcher:
             return None
         return self._hold(Form(key, self.watch(), [*entries]))
 
-    def _compile(self, key: tuple, args: tuple, kwargs: dict, is_example: bool = False) -> Form:
+    def _compile(
+        self, key: tuple, args: tuple, kwargs: dict, is_example: bool = False, is_behind: bool = False
+    ) -> Form:
         others = self.forms.of_key(key)
         if self.options.fallback == "error" and self.forms.held and not is_example and not others:
             self._object(args, kwargs)
@@ -309,7 +336,10 @@ class Dispatcher:
                 error = Error(f"{MOST_FORMS} forms of call were compiled, and no more are", code="E0601")
                 self._overflow = EagerEntry(self.original, error)
             return Form(key, ModuleWatch(None), [self._overflow])
-        if (found := self.changing_values.form(self, key, others, args, kwargs)) is not None:
+        if (
+            not is_behind
+            and (found := self.changing_values.form(self, key, others, args, kwargs)) is not None
+        ):
             return self._hold(found, self.versions())
         if len(others) >= MOST_CHANGES:
             return self._hold(Form(key, ModuleWatch(None), [self._of_changes(others)]))
@@ -319,10 +349,12 @@ class Dispatcher:
             _COMPILE.info("%s is compiled for another form of call", self.name)
         watch, before = self.watch(), self.versions()
         if self.forms.held and self.dims != STATIC:
-            found = self.open_numbers.form(self, key, watch, args, kwargs)
+            found = self.open_numbers.form(self, key, watch, args, kwargs, is_behind)
             if found is not None:
                 return self._hold(found, before)
-        entry = self.build(args, kwargs, self.dims, is_example)
+        entry = self.build(args, kwargs, self.dims, is_example, is_behind)
+        if is_behind and not watch.holds():
+            raise Changed
         if not watch.holds() and not watch.is_prepared():
             # Another thread may have changed the module meanwhile, or the first call of all did.
             watch = self.watch()

@@ -37,7 +37,13 @@ class OpenNumbers:
         self._fixed: dict[tuple, frozenset[Leaf]] = {}
 
     def form(
-        self, dispatcher: Dispatcher, key: tuple, watch: ModuleWatch, args: tuple, kwargs: dict
+        self,
+        dispatcher: Dispatcher,
+        key: tuple,
+        watch: ModuleWatch,
+        args: tuple,
+        kwargs: dict,
+        is_behind: bool = False,
     ) -> Form | None:
         """Compiles a form for all values of the numbers in which a call differs from earlier ones;
         None if there are none, or the model needs their values.
@@ -51,7 +57,8 @@ class OpenNumbers:
             # Sizes serve more models than elements do.
             fixed = _floats(key, numbers) or numbers
             try:
-                entry = dispatcher.build(*with_open(dispatcher, numbers, args, kwargs), dispatcher.dims)
+                given = with_open(dispatcher, numbers, args, kwargs)
+                entry = dispatcher.build(*given, dispatcher.dims, is_behind=is_behind)
                 if any(type(entry) is type(like) for like in likes) and isinstance(entry, GraphEntry):
                     entry.explain(entry.tensors(args, kwargs))
                     fixed = _fixed(dispatcher, entry, numbers, args, kwargs)

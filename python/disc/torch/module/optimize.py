@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import chain
 from typing import Any
 
@@ -27,6 +28,7 @@ def optimize(
     examples: Sequence[tuple] | None = None,
     dims: Mapping[Any, Any] | str | None = None,
     options: Options | None = None,
+    background: bool | None = None,
 ) -> OptimizedModule:
     """Compiles ``module`` for inputs of any size.
 
@@ -59,6 +61,7 @@ def optimize(
         dims: A mapping from parameter name or position to ``{axis: name, disc.Dim or int}``, where
             one name in two places is an equality; ``"static"`` fixes all sizes to the example's.
         options: Options, over those of an enclosing ``with``.
+        background: Sets ``Options.background``: PyTorch serves calls while disc compiles.
 
     Returns:
         A module that stands in for ``module``.
@@ -78,8 +81,15 @@ def optimize(
             "optimize: the module is a module of TorchScript",
             help="pass the module of Python that it was made from",
         )
+    if background is not None:
+        options = replace(options or Options(), background=background)
     chosen = effective(options)
     refuse_planned(chosen)
+    if chosen.background and chosen.fallback == "error":
+        raise Error(
+            'background=True has PyTorch run calls, which fallback="error" forbids',
+            help="choose one of them",
+        )
     op_names.refuse_unknown(chosen)
     refuse_unrunnable(chosen, chain(module.parameters(), module.buffers()))
     environment.check()

@@ -194,6 +194,13 @@ class OptimizedModule(torch.nn.Module, Compiled, metaclass=StandInType):
 
     # Weights.
 
+    def wait(self, timeout: float | None = None) -> bool:
+        """Waits until all forms of call are compiled that calls asked for, with
+        ``Options(background=True)``; returns false if that took more than ``timeout`` seconds.
+        """
+        behind = self._dispatcher.behind
+        return behind is None or behind.wait(timeout)
+
     def refresh(self) -> None:
         """Reads the weights of the original again and prepares them for the compiled code: without
         ``Options(watch="off")`` calls do so themselves.

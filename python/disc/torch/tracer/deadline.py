@@ -1,4 +1,4 @@
-"""Bounds the processor time of a capture.
+"""Bounds the processor time of a capture, and lets other threads run meanwhile.
 
 A loop of Python over a size is unrolled into the graph, and conditions on long products of sizes
 are slow to settle. Where torch may run what is not compiled, a first call does not wait for them.
@@ -43,8 +43,27 @@ def is_over() -> bool:
     return end is not None and time.thread_time() > end
 
 
+@contextlib.contextmanager
+def giving_way():
+    """Captures of this thread let other threads have the interpreter often: a thread that waits for
+    it would get it every 5 milliseconds.
+    """
+    _HELD.gives_way = True
+    try:
+        yield
+    finally:
+        _HELD.gives_way = False
+
+
+def give_way() -> None:
+    """Lets another thread have the interpreter, if this one is to give way."""
+    if getattr(_HELD, "gives_way", False):
+        time.sleep(0)
+
+
 def check() -> None:
     """Raises ``TooLong`` after the end of the time."""
+    give_way()
     if is_over():
         raise TooLong(
             "the capture takes too long",
