@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
 import os
 import subprocess
 import sys
@@ -58,16 +59,21 @@ def main() -> None:
     parser.add_argument(
         "--no-weights", dest="weights", action="store_false", help="prepared weights are not kept"
     )
+    parser.add_argument("--tree", action="store_true", help="print where the time of the first process went")
     parser.add_argument("--one", action="store_true", help=argparse.SUPPRESS)
     chosen = parser.parse_args()
     if chosen.one:
+        if os.environ.pop("DISC_TREE", ""):
+            logging.basicConfig(stream=sys.stderr, format="%(message)s")
+            logging.getLogger("disc.compile").setLevel(logging.DEBUG)
         print(json.dumps(start(chosen.threads, True if chosen.weights else "code")))
         return
     with tempfile.TemporaryDirectory() as folder:
         env = {**os.environ, "DISC_CACHE": "1", "DISC_CACHE_DIR": os.path.join(folder, "disc")}
         command = [sys.executable, __file__, "--one", "--threads", str(chosen.threads)]
         command += ["--no-weights"] * (not chosen.weights)
-        for _ in range(1 + chosen.again):
+        for turn in range(1 + chosen.again):
+            env["DISC_TREE"] = "1" if chosen.tree and not turn else ""
             row = json.loads(subprocess.run(command, env=env, stdout=subprocess.PIPE, check=True).stdout)
             print("  ".join(f"{name} {value}" for name, value in row.items()), flush=True)
 

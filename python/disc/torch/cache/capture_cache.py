@@ -34,6 +34,7 @@ import torch.overrides
 import disc
 
 from ...core import extension, gc_pause
+from ...core.stages import stage
 from ..capture.captured_program import CapturedProgram
 from ..devices import autocast_state
 from ..devices.device import TYPES
@@ -82,6 +83,7 @@ class Lookup:
     milliseconds: float = 0.0
 
 
+@stage("fingerprint")
 def look_up(module: torch.nn.Module, args: tuple, kwargs: dict, dims, directory: str | None) -> Lookup:
     """Finds what an earlier process made of ``module`` with such an example."""
     asked = Lookup(directory)
@@ -401,6 +403,7 @@ _COMPARED = (
 _OF_PROGRAMS = ("outputs", "state", "written", "dense", "assigned", "dims", "facts", "checks", "asked_at")
 
 
+@stage("store the capture")
 def keep(asked: Lookup, module: torch.nn.Module, graph: CapturedGraph, captured: CapturedProgram) -> None:
     """Stores a program for next time; what cannot be stored is captured again then.
 

@@ -32,6 +32,7 @@ from torch.utils import _pytree as pytree
 
 from ...core.dims import Dim, DimPlan
 from ...core.errors import DimError, Error
+from ...core.stages import stage
 from ..decompositions.lookup import Serves, serves_all
 from ..devices import autocast_state
 from ..devices.device import HOST, device_of_module
@@ -255,7 +256,8 @@ def _attempts(
             return spare
         entry = Entry(module, arguments, caches)
         try:
-            traced = tracer(entry, _examples(tensors, sizes.capture_shapes()), sizes, oblivious)
+            with stage("trace"):
+                traced = tracer(entry, _examples(tensors, sizes.capture_shapes()), sizes, oblivious)
         except WritesArgument:
             raise
         except Exception as error:
@@ -341,6 +343,7 @@ def _quiet():
             gc.enable()
 
 
+@stage("conditions")
 def _read(traced: Traced, entry: Entry, arguments: Arguments, plan: DimPlan) -> CapturedGraph:
     env = traced.shape_env
     conditions = guards.read_conditions(env) if env is not None else guards.Conditions()
@@ -501,6 +504,7 @@ def _report_fixed(captured: CapturedGraph, sizes: Sizes) -> None:
                 captured.fixed_at[text] = written(sizes.places[t, axis])
 
 
+@stage("proofs for sizes of 0 and 1")
 def _settle_branches(captured: CapturedGraph, module, tensors, sizes: Sizes, tracer, oblivious: bool) -> bool:
     """Settles what the model asks about sizes of 0 and 1;
     True if the example's way is to be captured instead.

@@ -24,6 +24,7 @@ import torch
 from torch.utils._sympy.symbol import SymT, symbol_is_type
 
 from ...core.errors import Error, UnsupportedOp
+from ...core.stages import stage
 from ...lowering import sizes
 from ...lowering.emitter import MISSING, Number, is_value
 from ..capture.captured_program import CapturedProgram
@@ -62,6 +63,7 @@ _OF_DATA = (SymT.UNBACKED_INT, SymT.UNBACKED_FLOAT)
 _INLINED = ("wrap_with_set_grad_enabled", "wrap_with_autocast")
 
 
+@stage("conversion")
 def convert(graph: CapturedGraph, builder) -> CapturedProgram:
     """Emits ``graph`` into ``builder``.
 

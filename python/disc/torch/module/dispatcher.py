@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-from ...core import capturing
+from ...core import capturing, stages
 from ...core.dims import STATIC
 from ...core.errors import OF_DATA, DimError, Error
 from ...core.options import Options
@@ -325,7 +325,15 @@ class Dispatcher:
             return None
         return self._hold(Form(key, self.watch(), [*entries]))
 
-    def _compile(
+    def _compile(self, *call, **given) -> Form:
+        if not _COMPILE.isEnabledFor(logging.DEBUG):
+            return self._new_form(*call, **given)
+        with stages.tree(self.name) as tree:
+            form = self._new_form(*call, **given)
+        _COMPILE.debug("%s", tree)
+        return form
+
+    def _new_form(
         self, key: tuple, args: tuple, kwargs: dict, is_example: bool = False, is_behind: bool = False
     ) -> Form:
         others = self.forms.of_key(key)
@@ -347,7 +355,8 @@ class Dispatcher:
             _COMPILE.info("%s was changed (%s), and is compiled again", self.name, _listed(others[-1]))
         elif self.forms.held:
             _COMPILE.info("%s is compiled for another form of call", self.name)
-        watch, before = self.watch(), self.versions()
+        with stages.stage("watch"):
+            watch, before = self.watch(), self.versions()
         if self.forms.held and self.dims != STATIC:
             found = self.open_numbers.form(self, key, watch, args, kwargs, is_behind)
             if found is not None:

@@ -16,7 +16,7 @@ from collections.abc import Callable
 import torch
 from torch.utils import _pytree as pytree
 
-from ...core import environment, extension
+from ...core import environment, extension, stages
 from ...core.errors import CompileError, DimError, Error
 from ...core.options import Options
 from ..cache import capture_cache
@@ -208,16 +208,19 @@ def _whole(request: Request, stage) -> CompiledEntry:
         name = type(request.module).__name__
         _CACHE.info("capture of %s: %s", name, asked.state)
         stage("compile")
-        artifact = extension.compile_function(
-            captured.source,
-            with_precision(options),
-            threads_of(options),
-            directory if chooses else asked.directory,
-        )
+        with stages.stage("compile"):
+            artifact = extension.compile_function(
+                captured.source,
+                with_precision(options),
+                threads_of(options),
+                directory if chooses else asked.directory,
+            )
+            _note_stages(artifact)
         compiled = time.perf_counter()
         stage("prepare weights")
         weights = [(name, tensor.detach()) for name, tensor in captured.program.weights]
-        executable = extension.load(artifact, weights, outputs="torch", name=name)
+        with stages.stage("pack weights"):
+            executable = extension.load(artifact, weights, outputs="torch", name=name)
         loaded = time.perf_counter()
     milliseconds = captured.stages["capture"] + asked.milliseconds
     report = {
@@ -227,6 +230,18 @@ def _whole(request: Request, stage) -> CompiledEntry:
     }
     _LOG.info("%s is compiled whole, of %d operations", name, captured.program.operations)
     return CompiledEntry(request, Call(request.module, captured), captured, executable, report, artifact)
+
+
+def _note_stages(artifact) -> None:
+    """Puts the stages and passes of the compiler into the tree that is being made."""
+    report = artifact.report()
+    if report["code_cache"] == "hit":
+        return
+    for name, milliseconds in report["stages_ms"].items():
+        stages.note(name, milliseconds=milliseconds)
+    for name, milliseconds in report["passes_ms"]:
+        if milliseconds >= 1:
+            stages.note("passes", name, milliseconds=milliseconds)
 
 
 def whole_program(request: Request) -> CapturedProgram:
@@ -263,8 +278,9 @@ def _captured(asked: capture_cache.Lookup, request: Request) -> CapturedProgram:
     from ..watch.outside import Outside
 
     waits = request.options.fallback == "error"
-    reach = Reach(request.module)
-    outside = Outside(reach)
+    with stages.stage("reach"):
+        reach = Reach(request.module)
+        outside = Outside(reach)
     given = request.args, request.kwargs
     if "layout" in reach.questions:
         # Calls of other tensors run in PyTorch.
