@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 import threading
 import time
 from typing import TYPE_CHECKING
@@ -26,7 +27,7 @@ from ...core.errors import Error
 from ..devices import autocast_state
 from ..tracer import deadline
 from .entry import EagerEntry
-from .forms import Form
+from .forms import Form, Original
 from .stored_names import stores_attributes
 
 if TYPE_CHECKING:
@@ -37,6 +38,20 @@ _LOG = logging.getLogger("disc.compile")
 _MOST_TRIES = 3
 #: The reason of calls that PyTorch serves.
 COMPILING = "this form of call is being compiled"
+
+
+class Meanwhile(EagerEntry):
+    """PyTorch, for one call of a form that is compiled from the end of the call on."""
+
+    def __init__(self, original: Original, behind: Behind):
+        super().__init__(original, Error(COMPILING))
+        self._behind = behind
+
+    def run(self, args: tuple, kwargs: dict):
+        try:
+            return super().run(args, kwargs)
+        finally:
+            self._behind.start()
 
 
 class Changed(Exception):
@@ -80,7 +95,11 @@ class Behind:
                 return
             copies = pytree.tree_map_only(torch.Tensor, lambda t: t.detach().clone(), (args, kwargs))
             self._asked[key] = copies
-            if self._thread is None or not self._thread.is_alive():
+
+    def start(self) -> None:
+        """Compiles what was asked for, from here on."""
+        with self._condition:
+            if self._asked and (self._thread is None or not self._thread.is_alive()):
                 self._thread = threading.Thread(target=self._run, name="disc-compile")
                 self._thread.start()
 
@@ -103,6 +122,7 @@ class Behind:
             self._begin()
 
     def _run(self) -> None:
+        _load()
         with deadline.giving_way():
             while True:
                 with self._condition:
@@ -133,3 +153,27 @@ class Behind:
             dispatcher.forms.held.append(
                 Form(key, dispatcher.watch(), [EagerEntry(dispatcher.original, cause)])
             )
+
+
+def _load() -> None:
+    """Imports what a compilation needs. The interpreter is given away at functions that run, once
+    a millisecond: imports have no other place for it.
+    """
+    if sys.getprofile() is not None:
+        return
+    given = time.perf_counter()
+
+    def give_way(frame, event, value) -> None:
+        nonlocal given
+        if time.perf_counter() - given > 1e-3:
+            time.sleep(0)
+            given = time.perf_counter()
+
+    # The function is that of this thread alone.
+    sys.setprofile(give_way)
+    try:
+        from ..capture import capture  # noqa: F401
+        from ..lowering import graph, table  # noqa: F401
+        from ..tracer import tracer  # noqa: F401
+    finally:
+        sys.setprofile(None)

@@ -32,7 +32,7 @@ from ..watch.module_watch import ModuleWatch
 from ..watch.reach import Reach
 from ..watch.weights import gives_gradients, versions
 from . import ladder
-from .behind import COMPILING, Behind, Changed
+from .behind import COMPILING, Behind, Changed, Meanwhile
 from .carried import Carried
 from .changing_values import ChangingValues
 from .entry import CompiledEntry, EagerEntry, Entry, GraphEntry, Refused, refreshed
@@ -231,6 +231,7 @@ class Dispatcher:
             return
         key = self.forms.key(self.training, args, kwargs)
         if self._is_asked(key, args, kwargs):
+            self.behind.start()
             return
         with self._lock:
             if self.forms.find(key, self.original) is None and self._take_up(key) is None:
@@ -243,7 +244,7 @@ class Dispatcher:
             return found
         if self._is_asked(key, args, kwargs):
             self.left.count(COMPILING)
-            return Form(key, ModuleWatch(None), [EagerEntry(self.original, Error(COMPILING))])
+            return Form(key, ModuleWatch(None), [Meanwhile(self.original, self.behind)])
         with self._lock:
             found = self.forms.find(key, self.original, may_be_open) or self._equal(key)
             return found or self._take_up(key) or self._compile(key, args, kwargs)
