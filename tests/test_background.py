@@ -164,6 +164,7 @@ def test_who_forbids_pytorch_cannot_have_it_serve():
 
 PROGRAM = """
 import os, sys, torch, disc
+torch.set_num_threads(1)  # the threads of PyTorch do not outlive a fork
 m = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.GELU(), torch.nn.Linear(4, 2)).eval()
 fast, x = disc.optimize(m, background=True), torch.randn(3, 4)
 with torch.no_grad():
