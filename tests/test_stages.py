@@ -1,4 +1,4 @@
-"""Where the time of a compilation goes, and that nothing is done twice."""
+"""The tree of stages of a compilation: each is done once."""
 
 import logging
 

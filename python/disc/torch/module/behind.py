@@ -104,7 +104,9 @@ class Behind:
                 self._thread.start()
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Waits until all is compiled that was asked for; returns false after ``timeout`` seconds."""
+        """Waits until all is compiled that was asked for; returns false after ``timeout``
+        seconds.
+        """
         self._look_for_fork()
         end = None if timeout is None else time.monotonic() + timeout
         with self._condition:
