@@ -156,8 +156,9 @@ def test_a_module_whose_calls_assign_attributes_is_compiled_in_front():
 
 
 def test_who_forbids_pytorch_cannot_have_it_serve():
-    with pytest.raises(disc.Error, match="background=True"):
-        disc.optimize(Model(), background=True, options=disc.Options(fallback="error"))
+    for options in (disc.Options(fallback="error"), disc.Options(release_weights=True)):
+        with pytest.raises(disc.Error, match="background=True"):
+            disc.optimize(Model(), background=True, options=options)
     with pytest.raises(Exception, match=r"for disc[.]optimize alone"):
         torch.compile(Model(), backend="disc", options={"background": True})(torch.randn(2, 4))
 

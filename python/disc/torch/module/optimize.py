@@ -85,11 +85,13 @@ def optimize(
         options = replace(options or Options(), background=background)
     chosen = effective(options)
     refuse_planned(chosen)
-    if chosen.background and chosen.fallback == "error":
-        raise Error(
-            'background=True has PyTorch run calls, which fallback="error" forbids',
-            help="choose one of them",
+    if chosen.background and (chosen.fallback == "error" or chosen.release_weights):
+        other = (
+            'fallback="error" forbids'
+            if chosen.fallback == "error"
+            else "release_weights=True leaves no weights for"
         )
+        raise Error(f"background=True has PyTorch run calls, which {other}", help="choose one of them")
     op_names.refuse_unknown(chosen)
     refuse_unrunnable(chosen, chain(module.parameters(), module.buffers()))
     environment.check()
