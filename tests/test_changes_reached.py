@@ -230,3 +230,20 @@ def test_other_layers_in_other_tables_are_compiled():
             _check(fast, module, (2,))
         module.last[0].weight = module.layers[0].weight
         _check(fast, module, (2,))
+
+
+@pytest.mark.fallback
+@pytest.mark.parametrize("is_before", [False, True])
+def test_hooks_of_all_modules_are_skipped_where_pytorch_skips_them(is_before):
+    module, x = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True).eval(), torch.randn(2, 3, 8)
+    fast = None if is_before else disc.optimize(module, x)
+    hook = nn.modules.module.register_module_forward_hook(
+        lambda layer, args, y: y * 2 if isinstance(layer, nn.Linear) else None
+    )
+    with torch.no_grad():
+        try:
+            fast = fast or disc.optimize(module, x)
+            torch.testing.assert_close(fast(x), module(x))
+        finally:
+            hook.remove()
+        torch.testing.assert_close(fast(x), module(x))

@@ -32,6 +32,7 @@ from ..tracer import deadline
 from ..tracer.deadline import TooLong
 from ..watch.generators import Drawn, refusing_draws
 from ..watch.reach import Reach
+from ..watch.skipped_hooks import Skipped, refuse_skipped
 from ..weights import prepared_bytes
 from .entry import CompiledEntry, EagerEntry, Entry, PartitionedEntry
 
@@ -120,7 +121,7 @@ def _below(request: Request, cause: Error, tensors: list[torch.Tensor], stage) -
                 return entry
         except Exception as error:
             _LOG.info("%s is not compiled in parts: %s", name, error)
-    elif not isinstance(cause, (TooLong, Drawn)) and _is_served_by_dynamo(request, tensors):
+    elif not isinstance(cause, (TooLong, Drawn, Skipped)) and _is_served_by_dynamo(request, tensors):
         stage("split by dynamo")
         return _by_dynamo(request, cause)
     return EagerEntry(request.original, cause)
@@ -277,6 +278,7 @@ def _captured(asked: capture_cache.Lookup, request: Request) -> CapturedProgram:
     from ..partition.support import refuse_blocked
     from ..watch.outside import Outside
 
+    refuse_skipped(request.module)
     waits = request.options.fallback == "error"
     with stages.stage("reach"):
         reach = Reach(request.module)
