@@ -87,6 +87,15 @@ def test_each_form_is_compiled_once(held):
     assert _report(fast)["compiles"] == 2
 
 
+def test_who_only_asks_may_wait():
+    fast = disc.optimize(Model().eval(), background=True)
+    x = torch.randn(3, 4)
+    with torch.no_grad():
+        assert not fast._dispatcher.is_compiled((x,), {})
+        assert fast.wait(60)
+        assert fast._dispatcher.is_compiled((x,), {})
+
+
 def test_threads_get_right_answers_meanwhile():
     module = Model().eval()
     fast, wrong, end = disc.optimize(module, background=True), [], time.monotonic() + 60

@@ -108,6 +108,7 @@ class Behind:
         seconds.
         """
         self._look_for_fork()
+        self.start()
         end = None if timeout is None else time.monotonic() + timeout
         with self._condition:
             while self._asked:
