@@ -43,7 +43,7 @@ class Dropped(nn.Module):
 
 
 class Own(nn.Module):
-    """Draws from generators of its own."""
+    """Draws from generators that the module holds."""
 
     def __init__(self, make):
         super().__init__()

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from .dispatcher import Dispatcher
 
 _LOG = logging.getLogger("disc.compile")
-#: So many programs are made for a value of its own.
+#: The most programs that have a value of a place as a constant.
 _CONSTANTS = 2
 
 

@@ -181,6 +181,7 @@ def _falls(error: Error, request: Request) -> bool:
 
 
 def _whole(request: Request, stage) -> CompiledEntry:
+    refuse_skipped(request.module)
     options = request.options
     directory = extension.cache_directory() if options.cache else None
     needed = prepared_bytes(request.module, options)
@@ -278,7 +279,6 @@ def _captured(asked: capture_cache.Lookup, request: Request) -> CapturedProgram:
     from ..partition.support import refuse_blocked
     from ..watch.outside import Outside
 
-    refuse_skipped(request.module)
     waits = request.options.fallback == "error"
     with stages.stage("reach"):
         reach = Reach(request.module)

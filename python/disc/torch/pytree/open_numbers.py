@@ -39,8 +39,8 @@ AXES: dict[type, tuple] = {int: (None, 0), float: ()}
 
 
 def may_be_open(leaf) -> bool:
-    """Returns true for a float, and for an integer that can be a size; 0 is one of its own
-    (``1 / n``, ``if n``).
+    """Returns true for a float, and for an integer that can be a size; 0 stays a constant, since
+    models ask for it (``1 / n``, ``if n``).
     """
     if isinstance(leaf, float):
         return type(leaf) in (float, OpenFloat)

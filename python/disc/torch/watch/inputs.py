@@ -1,7 +1,7 @@
 """Finds what code of a model asks of the tensors that a call passes, beside their sizes and types:
 whether they require a gradient, are contiguous, are parameters, or are one object.
 
-A trace sees contiguous tensors without gradients, each an object of its own. Calls with others run
+A trace sees contiguous tensors without gradients, each a separate object. Calls with others run
 in PyTorch where the model asks.
 """
 
