@@ -28,9 +28,12 @@ SHARED = {"detached_weight", "complex_weight", "tensor_subclass"}
 KEPT = {
     "cached_tensor", "cached_array", "cached_number", "cached_random", "cached_keyword", "cached_method", "cached_property",
     "dict_of_module", "class_attributes", "global_tensor", "global_array", "default_argument", "closure_number", "closure_tensor",
-    "bound_method", "bound_item", "metaclass", "descriptor", "holders", "environment", "seed", "argument_of_the_program",
+    "bound_method", "bound_item", "metaclass", "descriptor", "environment", "seed", "argument_of_the_program",
     "attribute_of_a_weight", "hidden_weights",
 }  # fmt: skip
+#: Kept as well, but by the second process that meets the like: what a thread holds may be another
+#: thing after a capture.
+KEPT_LATER = {"holders"}
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +59,10 @@ def test_a_process_shares_what_the_key_covers_and_keeps_nothing_else(states):
     first, second = states
     assert {name for name, state in second.items() if state == "hit"} == SHARED
     assert {name for name, state in first.items() if state == "miss"} == SHARED | KEPT
-    assert all(once[name].startswith("unsure: ") for once in states for name in once.keys() - SHARED - KEPT)
+    assert {name for name, state in second.items() if state == "miss"} == KEPT | KEPT_LATER
+    assert all(first[name].startswith("unsure: ") for name in first.keys() - SHARED - KEPT)
+    unsure = second.keys() - SHARED - KEPT - KEPT_LATER
+    assert all(second[name].startswith("unsure: ") for name in unsure)
 
 
 class Net(torch.nn.Module):
@@ -157,7 +163,9 @@ class Choosing(torch.nn.Module):
 def test_a_function_in_doubt_counts_if_it_runs(folder):
     x = torch.rand(3)
     assert len(read(module=Choosing("none")).doubts) == 2
-    assert [_state(Choosing("none"), x) for _ in range(2)] == ["miss", "hit"]
+    # Nobody looks at what runs where nothing can be found.
+    found = [_state(Choosing("none"), x) for _ in range(3)]
+    assert found == ["unsure: its code uses time", "miss", "hit"]
     assert [_state(Choosing("clock"), x) for _ in range(2)] == ["unsure: its code uses time"] * 2
     assert [_state(Choosing("object"), x) for _ in range(2)] == [
         "unsure: an object of builtins.list_iterator"

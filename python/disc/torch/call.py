@@ -11,7 +11,6 @@ from __future__ import annotations
 import re
 from typing import Any
 
-import sympy
 import torch
 from torch.autograd import forward_ad
 
@@ -25,7 +24,6 @@ from .pytree.arguments import Arguments, array_cure
 from .pytree.held_values import HELD
 from .pytree.open_numbers import carrier, may_be_open
 from .pytree.parameters import Parameters, same_constant
-from .symbolic.guard_functions import function_of
 from .watch import inputs
 
 #: Only these are dense tensors with memory of their own; subclasses (fake tensors, DTensor, ...)
@@ -268,7 +266,10 @@ def signature_of(captured: CapturedProgram) -> Signature:
     def named(text: str) -> str:
         return re.sub(r"\w+", lambda word: dims.get(word[0], word[0]), text)
 
-    def check(condition: sympy.Basic, text: str) -> Check:
+    def check(condition: Any, text: str) -> Check:
+        # A program from disk has none, mostly: sympy takes longer to load than all else.
+        from .symbolic.guard_functions import function_of
+
         places = [(place, s) for s, place in captured.symbols.items() if s in condition.free_symbols]
         holds = function_of(condition, [s for _, s in places])
         return Check(holds, [place for place, _ in places], named(text))

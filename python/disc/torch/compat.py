@@ -16,8 +16,6 @@ from torch._guards import Source
 from torch._subclasses import FakeTensor, fake_impls
 from torch.utils import _pytree as pytree
 
-from .symbolic.expressions import shortened
-
 aten = torch.ops.aten
 
 # Slices. A function of fake_impls says where one begins and ends (2.9 lacks it, 2.13 has it);
@@ -71,6 +69,8 @@ def plain_slice_index(size, index):
 def _slice(slice_index, x, dim, start, end, step):
     """A slice as torch 2.13 describes it."""
     from torch.fx.experimental.symbolic_shapes import statically_known_true as holds
+
+    from .symbolic.expressions import shortened
 
     axis = torch._prims_common.canonicalize_dim(x.dim(), dim)
     sizes, strides, env = list(x.shape), list(x.stride()), x.fake_mode.shape_env

@@ -25,6 +25,7 @@ import sys
 import threading
 import time
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -46,12 +47,17 @@ from . import memos
 from .code_names import Notes
 from .doubts import MOVING, Unsure, is_known, moves
 from .fingerprint import Read, own_files, read
+from .late_key import Surroundings
+from .moment import Moment
+from .seen import structure_of
 
 if TYPE_CHECKING:
     from ..capture.capture import CapturedGraph
 
 _FORMAT = 11
 _MOST_BYTES = 64 << 20
+#: The level of what was asked for before: the start of a key, beside notes on code.
+_SEEN = "bytecode"
 
 
 @dataclass(frozen=True)
@@ -81,11 +87,37 @@ class Lookup:
     tensors: list[torch.Tensor] = dataclasses.field(default_factory=list)
     #: Milliseconds that the key took, and storing an entry.
     milliseconds: float = 0.0
+    #: There is nothing to be found: the key is made after the capture, by ``keep_late``.
+    late: Late | None = None
+
+
+@dataclass(frozen=True)
+class Late:
+    """The start of a key that is made after the capture."""
+
+    structure: bytes
+    parts: tuple
+    files: tuple
+    surroundings: Surroundings
+    moment: Moment
+    #: Returns true if the module is as it was when it was asked for.
+    is_unchanged: Callable[[], bool]
 
 
 @stage("fingerprint")
-def look_up(module: torch.nn.Module, args: tuple, kwargs: dict, dims, directory: str | None) -> Lookup:
-    """Finds what an earlier process made of ``module`` with such an example."""
+def look_up(
+    module: torch.nn.Module,
+    args: tuple,
+    kwargs: dict,
+    dims,
+    directory: str | None,
+    is_unchanged: Callable[[], bool] | None = None,
+) -> Lookup:
+    """Finds what an earlier process made of ``module`` with such an example.
+
+    With ``is_unchanged``, which tells if the module is as it is now, the key of a module whose like
+    was never asked for waits until its program is compiled.
+    """
     asked = Lookup(directory)
     if directory is None:
         return asked
@@ -97,16 +129,25 @@ def look_up(module: torch.nn.Module, args: tuple, kwargs: dict, dims, directory:
         return asked
     start = time.perf_counter()
     with gc_pause.waiting():
-        _ask(asked, directory, module, args, kwargs, dims)
+        _ask(asked, directory, module, args, kwargs, dims, is_unchanged)
     asked.milliseconds = (time.perf_counter() - start) * 1e3
     return asked
 
 
-def _ask(asked: Lookup, directory: str, module: torch.nn.Module, args: tuple, kwargs: dict, dims) -> None:
+def _ask(
+    asked: Lookup, directory: str, module: torch.nn.Module, args: tuple, kwargs: dict, dims, is_unchanged
+) -> None:
     try:
         files = own_files()
+        parts, like = _parts(module, args, kwargs, dims)
+        if is_unchanged is not None:
+            structure = structure_of(module, files, like)
+            if extension.cache_get(directory, _SEEN, structure) is None:
+                asked.late = Late(structure, parts, files, Surroundings.now(), Moment.now(), is_unchanged)
+                asked.state = "miss"
+                return
         with _notes(directory, type(module), files) as notes:
-            asked.read = _key(module, args, kwargs, dims, notes, files)
+            asked.read = _key(module, parts, notes, files)
             asked.key = asked.read.key
             asked.held, asked.tensors = memos.held_by(asked.read, module)
     except Unsure as error:
@@ -147,7 +188,14 @@ def _notes(directory: str, kind: type, files: tuple):
             extension.cache_put(directory, "bytecode", about, found)
 
 
-def _key(module: torch.nn.Module, args: tuple, kwargs: dict, dims, notes: Notes, files: tuple) -> Read:
+def _key(module: torch.nn.Module, parts: tuple, notes: Notes, files: tuple) -> Read:
+    return read(*parts, module=module, notes=notes, files=files)
+
+
+def _parts(module: torch.nn.Module, args: tuple, kwargs: dict, dims) -> tuple[tuple, tuple]:
+    """The parts of a key that are of the example; and those that are the same in each process,
+    whatever the example holds.
+    """
     arguments, tensors = flatten_arguments(module, args, kwargs)
     plan = arguments.plan(dims, tensors)
     rows = []
@@ -176,10 +224,10 @@ def _key(module: torch.nn.Module, args: tuple, kwargs: dict, dims, notes: Notes,
     axes = [[repr(axis) for axis in row] for row in plan.axes]
     names = tuple(arguments.names)
     numbers = sorted((i, kind.__name__) for i, kind in arguments.numbers.items())
-    return read(
-        _FORMAT, repr(arguments.spec), names, arguments.tensors, numbers, leaves, rows, shared, axes,
-        module=module, notes=notes, files=files,
+    parts = (
+        _FORMAT, repr(arguments.spec), names, arguments.tensors, numbers, leaves, rows, shared, axes
     )  # fmt: skip
+    return parts, (_FORMAT, repr(arguments.spec), names, rows, axes)
 
 
 def _recalled(stored: bytes, module: torch.nn.Module, held: memos.Held) -> CapturedProgram | None:
@@ -381,6 +429,7 @@ def _difference(stored: CapturedProgram, captured: CapturedProgram) -> str | Non
             return f"line {number} of the program is {_short(then)}, and now {_short(now)}"
     parts = [(name, getattr(stored, name), getattr(captured, name)) for name in _COMPARED]
     parts += [(name, *(getattr(x.program, name) for x in (stored, captured))) for name in _OF_PROGRAMS]
+    parts.append(("symbols", *({str(s): at for s, at in x.symbols.items()} for x in (stored, captured))))
     parts.append(("weights", *([name for name, _ in x.program.weights] for x in (stored, captured))))
     return next((f"{name} differ" for name, then, now in parts if repr(then) != repr(now)), None)
 
@@ -393,7 +442,6 @@ _COMPARED = (
     "arguments",
     "plan",
     "out_spec",
-    "symbols",
     "dtypes",
     "devices",
     "fixed",
@@ -409,11 +457,11 @@ def keep(asked: Lookup, module: torch.nn.Module, graph: CapturedGraph, captured:
 
     ``graph`` is what it was lowered from.
     """
-    if asked.key is None or asked.directory is None:
+    if asked.late is not None or asked.key is None or asked.directory is None:
         return
     start = time.perf_counter()
     try:
-        if (payload := _payload(asked, module, graph, captured)) is not None:
+        if (payload := _payload(asked, module, graph, captured.stored())) is not None:
             extension.cache_put(asked.directory, "capture", asked.key, payload)
     except Unsure as error:
         asked.state = f"unsure: {error}"
@@ -421,10 +469,9 @@ def keep(asked: Lookup, module: torch.nn.Module, graph: CapturedGraph, captured:
 
 
 def _payload(
-    asked: Lookup, module: torch.nn.Module, graph: CapturedGraph, captured: CapturedProgram
+    asked: Lookup, module: torch.nn.Module, graph: CapturedGraph, stored: CapturedProgram
 ) -> bytes | None:
     """The bytes of an entry; None if they are too many."""
-    stored = captured.stored()
     if len(stored.source) > _MOST_BYTES:
         return None
     if (t := _unknown_constant(asked, graph.traced)) is not None:
@@ -437,3 +484,53 @@ def _payload(
         return pickle.dumps(_Entry(stored, asked.held, after), protocol=5)
     except Exception as error:
         raise Unsure(f"{type(error).__name__}: {error}") from error
+
+
+@stage("fingerprint")
+def keep_late(asked: Lookup, module: torch.nn.Module, graph: CapturedGraph, stored: CapturedProgram) -> None:
+    """Makes the key that was not made before the capture, and stores the program under it; or
+    nothing, if the key may be another one by now. The next process makes it first in either case.
+    """
+    late, directory = asked.late, asked.directory
+    if late is None or directory is None:
+        return
+    try:
+        if asked.state == "miss":
+            with gc_pause.waiting(), _notes(directory, type(module), late.files) as notes:
+                payload = _payload_late(asked, late, module, graph, stored, notes)
+            if payload is not None:
+                extension.cache_put(directory, "capture", asked.key, payload)
+    except Unsure as error:
+        asked.state = f"unsure: {error}"
+    except Exception as error:
+        asked.state = f"unsure: {type(error).__name__}: {error}"
+    extension.cache_put(directory, _SEEN, late.structure, b"seen")
+
+
+def _payload_late(
+    asked: Lookup,
+    late: Late,
+    module: torch.nn.Module,
+    graph: CapturedGraph,
+    stored: CapturedProgram,
+    notes: Notes,
+) -> bytes | None:
+    if not late.is_unchanged() or late.surroundings != Surroundings.now():
+        raise Unsure("its capture changed what it reads")
+    asked.read = read(*late.parts, module=module, notes=notes, files=late.files, moment=late.moment)
+    # Nobody looked while they may have run.
+    for reason in asked.read.doubts.values():
+        raise Unsure(reason)
+    before = [_entries_before(memo, graph) for memo in asked.read.memos]
+    asked.held, asked.tensors = memos.held_by(asked.read, module, before)
+    if (memo := memos.unknown(asked.read, asked.held)) is not None:
+        raise Unsure(f"what {memo} holds")
+    asked.key = asked.read.key
+    return _payload(asked, module, graph, stored)
+
+
+def _entries_before(memo: object, graph: CapturedGraph) -> list:
+    found = graph.caches.before.get(id(memo))
+    if found is None:
+        raise Unsure("a cache of a function that was found after the capture")
+    return found[1]

@@ -18,9 +18,10 @@ import marshal
 import re
 import sys
 import types
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
+
+from ...core import bytecode
 
 #: Functions that look attributes up by text, and the index of that argument.
 _LOOKUPS = {"getattr": 1, "hasattr": 1, "attrgetter": 0, "methodcaller": 0}
@@ -28,18 +29,6 @@ _LOOKUPS = {"getattr": 1, "hasattr": 1, "attrgetter": 0, "methodcaller": 0}
 _OPERATORS = frozenset(("BINARY_OP", "BINARY_ADD", "BINARY_MODULO"))
 #: Steps that read an attribute of what was loaded before.
 _READS_ATTRIBUTE = frozenset(dis.opmap[name] for name in ("LOAD_ATTR", "LOAD_METHOD") if name in dis.opmap)
-#: Steps without a meaning of their own.
-_FILLERS = frozenset(dis.opmap[name] for name in ("CACHE", "EXTENDED_ARG", "PRECALL") if name in dis.opmap)
-#: Lower bits of an argument that are flags, in front of the number of a name.
-_FLAGS = {
-    dis.opmap[name]: bits
-    for name, bits, since in (
-        ("LOAD_GLOBAL", 1, (3, 11)),
-        ("LOAD_ATTR", 1, (3, 12)),
-        ("LOAD_SUPER_ATTR", 2, (3, 12)),
-    )
-    if name in dis.opmap and sys.version_info >= since
-}
 _ANY = ".*"
 #: From here on, notes that were not asked for are forgotten.
 _MOST_NOTES = 20_000
@@ -76,7 +65,7 @@ class Lookups:
 @functools.lru_cache(maxsize=100_000)
 def lookups(code: types.CodeType) -> Lookups:
     found = [] if _LOOKUPS.keys().isdisjoint((*code.co_names, *_places(code))) else _lookups(code)
-    texts = {t for c in code.co_consts if isinstance(c, str) for t in parts(c)}
+    texts = texts_of(code)
     nested = [lookups(one) for one in inner(code)]
     return Lookups(
         frozenset(found).union(*(one.direct for one in nested)) - {_CONSTANT, _VALUE},
@@ -189,7 +178,7 @@ def values(code: types.CodeType) -> frozenset[str]:
     places = _places(code)
     cells = places if sys.version_info >= (3, 11) else places[len(code.co_varnames) :]
     tables = {"name": code.co_names, "constant": code.co_consts, "place": places, "cell": cells}
-    for opcode, argument in _steps(code):
+    for opcode, argument in bytecode.steps(code):
         if loaded is not None and opcode not in _READS_ATTRIBUTE:
             found.add(loaded)
         loaded = _loaded(tables, opcode, argument)
@@ -202,24 +191,14 @@ def global_names(code: types.CodeType) -> frozenset[str]:
     those of functions inside it too.
     """
     found = frozenset(
-        name for opcode, at in _steps(code) if (name := _global_name(code, opcode, at)) is not None
+        name for opcode, at in bytecode.steps(code) if (name := _global_name(code, opcode, at)) is not None
     )
     return found.union(*(global_names(one) for one in inner(code)))
 
 
 def _global_name(code: types.CodeType, opcode: int, argument: int) -> str | None:
     is_global = dis.opname[opcode] in ("LOAD_GLOBAL", "LOAD_NAME", "STORE_GLOBAL")
-    return code.co_names[argument >> _FLAGS.get(opcode, 0)] if is_global else None
-
-
-def _steps(code: types.CodeType) -> Iterator[tuple[int, int]]:
-    """Opcodes and arguments. ``dis`` tells more of each step, and takes ten times as long."""
-    raw, extended = code.co_code, 0
-    for opcode, low in zip(raw[::2], raw[1::2], strict=True):
-        argument = extended | low
-        extended = argument << 8 if opcode == dis.EXTENDED_ARG else 0
-        if opcode not in _FILLERS:
-            yield opcode, argument
+    return bytecode.name_of(code, opcode, argument) if is_global else None
 
 
 def _loaded(tables: dict[str, tuple], opcode: int, argument: int) -> str | None:
@@ -228,7 +207,7 @@ def _loaded(tables: dict[str, tuple], opcode: int, argument: int) -> str | None:
     ``tables`` has what arguments number, by kind.
     """
     kind = _LOADS.get(opcode)
-    loaded = tables[kind][argument >> _FLAGS.get(opcode, 0)] if kind else None
+    loaded = tables[kind][argument >> bytecode.FLAGS.get(opcode, 0)] if kind else None
     return loaded if isinstance(loaded, str) else None
 
 
@@ -349,16 +328,63 @@ def _unpacked(packed: Any) -> Facts | None:
     return Facts(dict.fromkeys(names), values, Lookups(*looks), imports)
 
 
-@functools.lru_cache(maxsize=100_000)
+#: By the identity of a function's code: that code, its digest, and its constants that are not in
+#: the digest. A hash of the code itself takes as long as reading it.
+_read: dict[int, tuple[types.CodeType, bytes, tuple]] = {}
+
+
 def digest(code: types.CodeType) -> bytes:
-    """Of all that is read of a function: its steps, the names that they number,
-    and its constants that are texts or numbers.
+    """Of all that is read of a function: its name, steps, the names that they number, the kinds of
+    its arguments, and its plain constants; also those of functions inside it.
     """
-    constants = tuple(
-        digest(c) if isinstance(c, types.CodeType) else c if type(c) in (str, int) else None
-        for c in code.co_consts
-    )
-    read = (code.co_code, code.co_names, code.co_varnames, code.co_cellvars, code.co_freevars, constants)
+    return read(code)[1]
+
+
+def read(code: types.CodeType) -> tuple[types.CodeType, bytes, tuple]:
+    """A function, its digest, and the constants that are not in that, also of functions inside."""
+    if (known := _read.get(id(code))) is not None:
+        return known
+    others: list[Any] = []
+    parts = (
+        code.co_name, code.co_code, code.co_names, code.co_varnames, code.co_cellvars, code.co_freevars,
+        code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags,
+        getattr(code, "co_exceptiontable", b""), [_constant(c, others) for c in code.co_consts],
+    )  # fmt: skip
     # Later formats tell how often an object is referred to, which is another number in each
     # process.
-    return hashlib.blake2b(marshal.dumps(read, 0), digest_size=16).digest()
+    found = hashlib.blake2b(marshal.dumps(parts, 0), digest_size=16).digest()
+    _read[id(code)] = known = code, found, tuple(others)
+    return known
+
+
+#: Constants that are in the digest of a function.
+_PLAIN = frozenset((type(None), bool, int, float, complex, str, bytes, type(Ellipsis)))
+
+
+def _constant(c: Any, others: list[Any]) -> tuple:
+    if type(c) in _PLAIN or (type(c) is tuple and _is_plain(c)):
+        return (1, c)
+    if isinstance(c, types.CodeType):
+        _, found, inside = read(c)
+        others += inside
+        return (0, found)
+    others.append(c)
+    return (2,)
+
+
+def _is_plain(values: tuple) -> bool:
+    return all(type(c) in _PLAIN or (type(c) is tuple and _is_plain(c)) for c in values)
+
+
+def texts_of(code: types.CodeType) -> set[str]:
+    """The names in constants of a function that are texts, and of functions inside it."""
+    found: set[str] = set()
+    left = list(code.co_consts)
+    for c in left:
+        if type(c) is str:
+            found.update(parts(c))
+        elif type(c) is tuple:
+            left += c
+        elif isinstance(c, types.CodeType):
+            left += c.co_consts
+    return found

@@ -8,6 +8,7 @@ modules are housekeeping.
 from __future__ import annotations
 
 import builtins
+import os
 import sys
 import types
 import typing
@@ -53,6 +54,9 @@ _ASKING = {
 }  # fmt: skip
 #: Methods of paths that ask the system.
 _OF_PATHS = frozenset(("iterdir", "rglob", "is_file", "is_dir", "is_symlink", "lstat"))
+#: Of the environment, what differs from one call of a program to the next, and what torch sets
+#: while it captures.
+_FLEETING = frozenset(("_", "SHLVL", "PYTEST_CURRENT_TEST", "TORCHINDUCTOR_CACHE_DIR"))
 #: Settings of the process that code may ask for, by the name of the function.
 SETTINGS = {
     "get_num_threads": torch.get_num_threads,
@@ -67,6 +71,12 @@ class Unsure(Exception):
 
 class Moves(Unsure):
     """Something gives another result each time that it is called."""
+
+
+def variables() -> dict[str, str]:
+    """The variables of the environment that may decide a capture: none of disc itself."""
+    found = sorted(pair for pair in os.environ.items() if not pair[0].startswith("DISC_"))
+    return {name: value for name, value in found if name not in _FLEETING}
 
 
 def is_known(name: str | None) -> bool:

@@ -14,7 +14,10 @@ Invariant: doubt is ``Unsure``, and the module is captured again.
 from __future__ import annotations
 
 import dataclasses
+import functools
+import importlib.util
 import pathlib
+import re
 import sys
 import types
 from typing import Any
@@ -31,8 +34,10 @@ import disc
 from ..capture import known_libraries
 from ..devices import autocast_state
 from ..devices.float_rules import float_rules
+from ..graph import weight_names
 from . import code_names
 from .doubts import Unsure
+from .moment import Moment
 from .walk import Walk
 
 
@@ -73,12 +78,15 @@ def read(
     module: torch.nn.Module,
     notes: code_names.Notes | None = None,
     files: tuple | None = None,
+    moment: Moment | None = None,
 ) -> Read:
     """As ``fingerprint``; doubts about functions are left to the caller,
     but for one about a ``forward``.
+
+    ``moment`` is the one that counts, if code of the module has run since.
     """
-    walk = Walk(module, notes or code_names.Notes())
-    for part in (_environment(), own_files() if files is None else files, *parts):
+    walk = Walk(weight_names.identities(module), notes or code_names.Notes(), moment)
+    for part in (environment(), own_files() if files is None else files, *parts):
         walk.put(part)
     walk.put(module)
     walk.close()
@@ -90,12 +98,12 @@ def read(
 
 
 def digest(
-    *values: Any, module: torch.nn.Module, notes: code_names.Notes
+    *values: Any, weights: frozenset[int], notes: code_names.Notes
 ) -> tuple[bytes, list[torch.Tensor]] | None:
-    """The hash of values that code of ``module`` may use, and the tensors in them;
+    """The hash of values that code of a module with these weights may use, and the tensors in them;
     None if they cannot be told from others.
     """
-    walk = Walk(module, notes)
+    walk = Walk(weights, notes)
     try:
         for value in values:
             walk.put(value)
@@ -115,6 +123,21 @@ def own_files() -> tuple:
     return tuple((name, stat.st_size, stat.st_mtime_ns) for name, stat in stats)
 
 
+@functools.cache
+def _version_of_sympy() -> str:
+    """The version of sympy, which a program from disk has no need to load."""
+    if (loaded := sys.modules.get("sympy")) is not None:
+        return loaded.__version__
+    spec = importlib.util.find_spec("sympy")
+    release = pathlib.Path(spec.origin).with_name("release.py") if spec and spec.origin else None
+    found = re.search(r'__version__ = "(.*)"', release.read_text()) if release and release.exists() else None
+    if found is None:
+        import sympy
+
+        return sympy.__version__
+    return found[1]
+
+
 def _matmul_precision() -> str | None:
     """The precision of matmuls on CPUs; None where the user has set it for each device, which torch
     does not mix with this one.
@@ -125,9 +148,8 @@ def _matmul_precision() -> str | None:
         return None
 
 
-def _environment() -> tuple:
-    import sympy
-
+def environment() -> tuple:
+    """The versions and settings that decide about any capture, of this thread."""
     for name, hooks in vars(_modules).items():
         if name.startswith("_global_") and name.endswith("_hooks") and hooks:
             raise Unsure(f"all modules have hooks (torch.nn.modules.module.{name})")
@@ -138,7 +160,7 @@ def _environment() -> tuple:
     if unknown := [mode for mode in modes if type(mode) is not DeviceContext]:
         raise Unsure(f"the mode {type(unknown[0]).__qualname__} is active")
     return (
-        sys.version, str(torch.__version__), torch.version.git_version, numpy.__version__, sympy.__version__,
+        sys.version, str(torch.__version__), torch.version.git_version, numpy.__version__, _version_of_sympy(),
         torch.get_default_dtype(), torch.get_default_device(), torch.are_deterministic_algorithms_enabled(),
         torch.is_inference_mode_enabled(), autocast_state.current(), _matmul_precision(),
         *dataclasses.astuple(float_rules()),

@@ -13,19 +13,19 @@ import typing
 
 import torch
 
-PLAIN = (
+PLAIN = frozenset((
     type(None), bool, int, float, complex, str, bytes, type(Ellipsis), type(NotImplemented), range, slice,
     torch.dtype, torch.device, torch.memory_format, torch.layout, torch.finfo, torch.iinfo,
-)  # fmt: skip
+))  # fmt: skip
 #: Without a state that could decide what is computed.
 OPAQUE = (
     logging.Logger, logging.LoggerAdapter, type(threading.Lock()), type(threading.RLock()), typing.TypeVar,
     type(dataclasses.MISSING), type(typing.Union), type(typing.Literal), logging.Filterer,
 )  # fmt: skip
-BUILTIN = (
+BUILTIN = frozenset((
     types.BuiltinFunctionType, types.WrapperDescriptorType, types.MethodDescriptorType, types.MethodWrapperType,
     types.ClassMethodDescriptorType, types.GetSetDescriptorType, types.MemberDescriptorType,
-)  # fmt: skip
+))  # fmt: skip
 #: Functions of C that may be bound to an object.
 BOUND = (types.BuiltinFunctionType, types.MethodWrapperType)
 #: The type of the descriptors of a named tuple's fields.

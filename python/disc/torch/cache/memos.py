@@ -9,11 +9,12 @@ value here: what it computed itself was watched (``cache.capture_cache``).
 
 from __future__ import annotations
 
-import gc
 from typing import Any
 
 import torch
 
+from ...core.function_entries import entries
+from ..graph import weight_names
 from .doubts import Unsure
 from .fingerprint import Read, digest
 
@@ -22,17 +23,24 @@ from .fingerprint import Read, digest
 Held = list[dict[bytes, bytes | None] | None]
 
 
-def held_by(read: Read, module: torch.nn.Module) -> tuple[Held, list[torch.Tensor]]:
-    """The contents of the caches now, and the tensors among them."""
+def held_by(
+    read: Read, module: torch.nn.Module, before: list[list[tuple[Any, Any]]] | None = None
+) -> tuple[Held, list[torch.Tensor]]:
+    """The contents of the caches now, or the entries that each had before; and the tensors among
+    them.
+    """
     tensors: list[torch.Tensor] = []
     found: Held = []
-    for memo in read.memos:
+    # One list of them: a module has more caches with more entries than there is time for walks of
+    # it.
+    weights = weight_names.identities(module)
+    for number, memo in enumerate(read.memos):
         row: dict[bytes, bytes | None] = {}
-        for key, value in _entries(memo):
-            arguments = digest(key, module=module, notes=read.notes)
+        for key, value in _entries(memo) if before is None else before[number]:
+            arguments = digest(key, weights=weights, notes=read.notes)
             if arguments is None:
                 raise Unsure(f"arguments that {_name(memo)} was called with")
-            result = digest(value, module=module, notes=read.notes)
+            result = digest(value, weights=weights, notes=read.notes)
             row[arguments[0]] = None if result is None else result[0]
             tensors += [] if result is None else result[1]
         found.append(row)
@@ -78,26 +86,9 @@ def _allows(now: dict, before: dict, after: dict | None) -> bool:
 
 
 def _entries(memo: Any) -> list[tuple[Any, Any]]:
-    """Arguments and results. Only the garbage collector is told of them."""
-    info = memo.cache_info()
-    if not info.currsize:
-        return []
-    met = gc.get_referents(memo)
-    tables = [x for x in met if type(x) is dict and x is not memo.__dict__ and len(x) == info.currsize]
-    if info.maxsize is None and len(tables) == 1:
-        return list(tables[0].items())
-    # A bounded cache tells of the key and the result of each entry in turn, and of the table by
-    # these keys.
-    for table in tables:
-        keys, found, at = {id(key) for key in table}, [], 0
-        while at + 1 < len(met):
-            if id(met[at]) in keys:
-                found.append((met[at], met[at + 1]))
-                at += 1
-            at += 1
-        if len(found) == info.currsize and {id(key) for key, _ in found} == keys:
-            return found
-    raise Unsure(f"what {_name(memo)} holds")
+    if (found := entries(memo)) is None:
+        raise Unsure(f"what {_name(memo)} holds")
+    return found
 
 
 def _name(memo: Any) -> str:

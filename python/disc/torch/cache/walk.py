@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import contextvars
 import dataclasses
 import enum
 import functools
@@ -38,8 +39,20 @@ from ..devices.device import TYPES
 from ..graph import weight_names
 from ..tracer import deadline
 from . import code_names
-from .doubts import MOVING, SETTINGS, Moves, Unsure, asks, composed_of, is_installed, is_known, refuse
+from .doubts import (
+    MOVING,
+    SETTINGS,
+    Moves,
+    Unsure,
+    asks,
+    composed_of,
+    is_installed,
+    is_known,
+    refuse,
+    variables,
+)
 from .kinds import BOUND, BUILTIN, FIELD, GENERIC, OPAQUE, PLAIN, has_content, is_python, slots_of
+from .moment import Moment
 
 #: Attributes of modules that are treated apart.
 _TABLES = frozenset(("_parameters", "_buffers", "_modules"))
@@ -53,9 +66,6 @@ _SPECIAL = re.compile(
 )
 _CODE = (types.FunctionType, property, staticmethod, classmethod)
 _MAKING = frozenset(("__init__", "__new__", "__post_init__"))
-#: Of the environment, what differs from one call of a program to the next, and what torch sets
-#: while it captures.
-_FLEETING = frozenset(("_", "SHLVL", "PYTEST_CURRENT_TEST", "TORCHINDUCTOR_CACHE_DIR"))
 #: The attribute in which torch notes the address of a wrapped function: another in each process.
 _IDENTITY = "_torchdynamo_wrapper_id"
 _MOST_BYTES = 1 << 20
@@ -65,8 +75,15 @@ _MOST_VISITS = 200_000
 class Walk:
     """One walk: ``put`` what decides, then ``close``."""
 
-    def __init__(self, module: torch.nn.Module, notes: code_names.Notes):
+    def __init__(
+        self,
+        weights: frozenset[int],
+        notes: code_names.Notes,
+        moment: Moment | None = None,
+    ):
         self.notes = notes
+        #: The moment that counts, if code of the module has run since.
+        self.moment = moment
         #: The parts that are hashed. Each is a ``repr`` or begins with a name and ends with one, so
         #: that no NUL is in them.
         self.said: list[str] = []
@@ -85,7 +102,7 @@ class Walk:
         #: Caches of functions.
         self.memos: list[Any] = []
         #: Weights by identity: their values do not count.
-        self.weights = {id(t) for _, t in weight_names.named(module, remove_duplicate=False)}
+        self.weights = weights
         #: Other tensors.
         self.tensors: list[torch.Tensor] = []
         #: Attributes of tensors, each with the number of the tensor.
@@ -106,6 +123,7 @@ class Walk:
         #: Texts that were met: names, as soon as any code looks up one that it does not spell
         #: itself.
         self.texts: set[str] = set()
+        self.texts_met: set[str] = set()
         self.by_value = False
         #: Modules of Python that are values: names are looked up in them as in classes, in others
         #: those of who names the module.
@@ -126,7 +144,8 @@ class Walk:
         kind = type(x)
         if kind in PLAIN:
             self.said.append(f"{kind.__name__} {x!r}")
-            if kind is str:
+            if kind is str and x not in self.texts_met:
+                self.texts_met.add(x)
                 self.texts.update(code_names.parts(x))
             return
         if isinstance(x, types.ModuleType) and x not in self.modules:
@@ -270,13 +289,15 @@ class Walk:
         elif kind is os._Environ:
             self.environment()
             return True
-        elif kind.__name__ == "ContextVar" and kind.__module__ == "_contextvars":
-            parts = x.name, x.get(None)
+        elif kind is contextvars.ContextVar:
+            parts = x.name, x.get(None) if self.moment is None else self.moment.variable(x)
         elif kind is contextlib._GeneratorContextManager:
             parts = x.func, x.args, x.kwds
         elif kind.__module__.startswith("torch._C") and hasattr(kind, "__members__"):
             parts = (str(x),)
         elif kind is threading.local:
+            if self.moment is not None:
+                raise Unsure("what a thread holds, after the capture")
             parts = (x.__dict__,)
         else:
             return False
@@ -315,24 +336,23 @@ class Walk:
     # Modules and tensors.
 
     def module(self, x: torch.nn.Module) -> None:
-        self.word("nn.Module")
+        self.word("nn.Module", *x.__dict__)
         self.put(type(x))
         for name, value in x.__dict__.items():
             if name in _TABLES:
-                self.word(name, *value)
+                self.word(*value)
                 for part in value.values():
                     self.put(part)
             elif name.endswith("_hooks") and isinstance(value, dict):
                 # Numbered by a counter of the process.
-                self.word(name, len(value))
+                self.said.append(f"hooks {len(value)}")
                 for hook in value.values():
                     self.put(hook)
             elif name in _HOOKED and not value:
-                self.word(name, 0)
+                self.said.append("hooks 0")
             elif name == "_non_persistent_buffers_set":
                 self.word(*sorted(value))
             else:
-                self.word(name)
                 self.put(value)
 
     def tensor(self, t: torch.Tensor) -> None:
@@ -383,17 +403,15 @@ class Walk:
     # Code.
 
     def code(self, code: types.CodeType, is_noted: bool = False) -> None:
-        """Reads the code of a function.
-
-        Texts and numbers are in its digest, and in the notes of it, if there are any.
+        """Reads the code of a function; the names in its texts are in the notes of it, if there are
+        any.
         """
-        counts = code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags
-        self.word(code.co_name, code_names.digest(code), *counts, getattr(code, "co_exceptiontable", b""))
-        for constant in code.co_consts:
-            if isinstance(constant, types.CodeType):
-                self.code(constant, is_noted)
-            elif not is_noted or type(constant) not in (str, int):
-                self.put(constant)
+        _, digest, others = code_names.read(code)
+        self.said.append(f"code {digest.hex()}")
+        if not is_noted:
+            self.texts |= code_names.texts_of(code)
+        for constant in others:
+            self.put(constant)
 
     def function(self, f: types.FunctionType) -> None:
         module = f.__globals__.get("__name__")
@@ -412,8 +430,10 @@ class Walk:
         if _IDENTITY in held:
             held = {name: value for name, value in held.items() if name != _IDENTITY}
         # Most functions have none of them, and what holds nothing needs no visit.
-        for part in (f.__defaults__, f.__kwdefaults__, held or None, f.__closure__):
-            self.put(part)
+        for number, part in enumerate((f.__defaults__, f.__kwdefaults__, held, f.__closure__)):
+            if part:
+                self.said.append(f"part {number}")
+                self.put(part)
         if not is_followed:
             return
         facts, space = self.notes.of(f.__code__), f.__globals__
@@ -448,16 +468,20 @@ class Walk:
         else:
             self.put(x)
 
+    def is_loaded(self, x: Any) -> bool:
+        """Returns false for a module of Python that was loaded after the moment that counts."""
+        return self.moment is None or not isinstance(x, types.ModuleType) or self.moment.has(x)
+
     def inside(self, value, names, values, depth: int = 0, is_own: bool = False) -> None:
         """Reads what code that names ``value``, a module of Python, may take from it."""
-        if not isinstance(value, types.ModuleType) or depth > 6:
+        if not isinstance(value, types.ModuleType) or depth > 6 or not self.is_loaded(value):
             return
         if value.__name__ in MOVING:
             raise Moves(f"its code uses {value.__name__}")
         held = vars(value)
         for name in names:
             asked = id(value), name, name in values
-            if name not in held or asked in self.done:
+            if name not in held or asked in self.done or not self.is_loaded(held[name]):
                 continue
             if reason := asks(held[name], is_own):
                 raise Moves(f"its code uses {reason}")
@@ -475,9 +499,7 @@ class Walk:
     def environment(self) -> None:
         if "environ" not in self.done:
             self.done.add("environ")
-            # Variables of disc itself decide no capture.
-            asked = (pair for pair in sorted(os.environ.items()) if not pair[0].startswith("DISC_"))
-            self.put({k: v for k, v in asked if k not in _FLEETING})
+            self.put(variables())
 
     def class_(self, kind: type) -> None:
         self.word("class", kind.__module__, kind.__qualname__)

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import sympy
 import torch
 from torch.utils import _pytree as pytree
 
@@ -22,6 +21,9 @@ from ..graph.model_files import moved, without_lines
 from ..graph.program import Program
 from ..pytree.arguments import Arguments
 
+if TYPE_CHECKING:
+    import sympy
+
 
 @dataclass(frozen=True)
 class CapturedProgram:
@@ -30,8 +32,9 @@ class CapturedProgram:
     arguments: Arguments
     plan: DimPlan
     out_spec: pytree.TreeSpec
-    #: The input and the axis that a symbol of torch is the size of.
-    symbols: dict[sympy.Symbol, tuple[int, int]]
+    #: The input and the axis that a symbol of torch is the size of; by names of symbols where
+    #: nothing is computed with them.
+    symbols: dict[sympy.Symbol, tuple[int, int]] | dict[str, tuple[int, int]]
     dtypes: list[torch.dtype]
     fixed: list[str]
     #: The lines of the model that fix what is in ``fixed``, as far as they are known.
@@ -66,7 +69,11 @@ class CapturedProgram:
         )
         source = self.source if isinstance(self.source, str) else self.source.as_text(lines=True)
         files = self.program.files.kept(source)
-        return dataclasses.replace(self, program=program, source=source, stages={}, files=files)
+        # To load a symbol is to load sympy.
+        symbols = self.symbols if program.checks else {str(s): place for s, place in self.symbols.items()}
+        return dataclasses.replace(
+            self, program=program, source=source, symbols=symbols, stages={}, files=files
+        )
 
     @classmethod
     def from_cache(cls, stored: CapturedProgram, module: torch.nn.Module) -> CapturedProgram | None:

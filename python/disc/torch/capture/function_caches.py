@@ -23,6 +23,7 @@ from typing import Any
 
 import torch
 
+from ...core.function_entries import entries
 from ..overrides import reached
 from ..overrides.memos import MAY_HOLD, cache_of
 
@@ -40,17 +41,22 @@ class FunctionCaches:
 
     def __init__(self, module: torch.nn.Module):
         self._module = module
+        #: By identity, each cache and the entries that it had before the first trace; no cache
+        #: whose entries cannot be told.
+        self.before: dict[int, tuple[Any, list[tuple[Any, Any]]]] = {}
         #: Those that were cleared.
         self.cleared: list[Any] = []
         #: The dicts that got fake tensors, and were put back.
         self.filled: list[dict] = []
-        self._loaded = 0
+        #: The modules of Python that were looked at.
+        self._loaded: dict[str, types.ModuleType] = {}
         self._found: list[Any] = []
 
     @contextlib.contextmanager
     def without_fakes(self):
         """Clears each cache that got fake tensors within."""
         before = {id(cache): cache.cache_info().misses for cache in self._caches()}
+        self._note_entries()
         tables = [(table, table.copy()) for table in _tables(self._module)]
         try:
             yield
@@ -63,11 +69,23 @@ class FunctionCaches:
                     cache.cache_clear()
                     self.cleared.append(cache)
 
+    def _note_entries(self) -> None:
+        if self.before:
+            return
+        for cache in self._found:
+            if (held := entries(cache)) is not None:
+                self.before[id(cache)] = cache, held
+
     def _caches(self) -> list[Any]:
-        """Finds the caches; once more if modules of Python were loaded since."""
-        if self._loaded != len(sys.modules):
-            self._loaded = len(sys.modules)
-            self._found = list({id(cache): cache for cache in _find(self._module)}.values())
+        """Finds the caches; also those of modules of Python that were loaded since."""
+        if len(self._loaded) == len(sys.modules):
+            return self._found
+        new = {name: loaded for name, loaded in sys.modules.items() if self._loaded.get(name) is not loaded}
+        spaces = {id(vars(x)): vars(x) for name, x in new.items() if _is_looked_at(name, x)}
+        found = [*self._found, *(_of_model(self._module, spaces) if not self._loaded else ())]
+        found += _of_spaces(spaces)
+        self._loaded = dict(sys.modules)
+        self._found = list({id(cache): cache for cache in found}.values())
         return self._found
 
 
@@ -93,22 +111,26 @@ def _put_back(table: dict, held: dict) -> bool:
     return False
 
 
-def _find(module: torch.nn.Module) -> Iterator[Any]:
-    spaces: dict[int, dict[str, Any]] = {}
-    for name, loaded in list(sys.modules.items()):
-        if name.partition(".")[0] not in _LEFT_ALONE and isinstance(loaded, types.ModuleType):
-            spaces[id(vars(loaded))] = vars(loaded)
+def _is_looked_at(name: str, loaded: Any) -> bool:
+    return isinstance(loaded, types.ModuleType) and name.partition(".")[0] not in _LEFT_ALONE
+
+
+def _of_model(module: torch.nn.Module, spaces: dict[int, dict[str, Any]]) -> Iterator[Any]:
+    """The caches of the parts of a model and of their classes; adds the globals of its methods."""
     for part in module.modules():
         yield from _among(vars(part))
-        for kind in type(part).__mro__:
-            if kind.__module__.partition(".")[0] in _LEFT_ALONE:
-                continue
-            yield from _among(vars(kind))
-            for f in vars(kind).values():
-                if type(f) is types.FunctionType:
-                    spaces[id(f.__globals__)] = f.__globals__
-                    yield from _enclosed(f)
-    for space in spaces.values():
+    for kind in {kind: None for part in module.modules() for kind in type(part).__mro__}:
+        if kind.__module__.partition(".")[0] in _LEFT_ALONE:
+            continue
+        yield from _among(vars(kind))
+        for f in vars(kind).values():
+            if type(f) is types.FunctionType:
+                spaces[id(f.__globals__)] = f.__globals__
+                yield from _enclosed(f)
+
+
+def _of_spaces(spaces: dict[int, dict[str, Any]]) -> Iterator[Any]:
+    for space in list(spaces.values()):
         yield from _among(space)
         for value in list(space.values()):
             # `isinstance` would ask a stand-in for its class.

@@ -7,12 +7,14 @@ It is apart from the lowering, which a capture from disk does not need.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import sympy
 import torch
 
 from .model_files import Files
+
+if TYPE_CHECKING:
+    import sympy
 
 
 @dataclass

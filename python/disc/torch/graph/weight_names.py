@@ -122,3 +122,8 @@ def place(t: torch.Tensor) -> tuple | None:
     if isinstance(t, torch.nn.parameter.UninitializedTensorMixin) or t.is_conj() or t.is_neg():
         return None
     return t.untyped_storage().data_ptr(), t.storage_offset(), tuple(t.shape), t.stride(), t.dtype
+
+
+def identities(module: torch.nn.Module) -> frozenset[int]:
+    """The weights of a module by identity, for walks while it has these."""
+    return frozenset(id(t) for _, t in named(module, remove_duplicate=False))

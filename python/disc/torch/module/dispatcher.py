@@ -362,7 +362,11 @@ class Dispatcher:
             found = self.open_numbers.form(self, key, watch, args, kwargs, is_behind)
             if found is not None:
                 return self._hold(found, before)
-        entry = self.build(args, kwargs, self.dims, is_example, is_behind)
+        # Calls that go on meanwhile may change it at any moment.
+        is_watched = before is not None and not is_behind
+        entry = self.build(
+            args, kwargs, self.dims, is_example, is_behind, observed=watch if is_watched else None
+        )
         if is_behind and not watch.holds():
             raise Changed
         if not watch.holds() and not watch.is_prepared():
@@ -394,10 +398,22 @@ class Dispatcher:
         is_behind: bool = False,
         takes_weights: bool = False,
         held: HeldValues | None = None,
+        observed: ModuleWatch | None = None,
     ) -> Entry:
-        """Compiles the form of a call; ``is_behind``: while calls of the module go on."""
+        """Compiles the form of a call; ``is_behind``: while calls of the module go on.
+        ``observed`` has watched the module from before.
+        """
         asked = ladder.Request(
-            self.original, args, kwargs, dims, self.options, is_example, is_behind, takes_weights, held
+            self.original,
+            args,
+            kwargs,
+            dims,
+            self.options,
+            is_example,
+            is_behind,
+            takes_weights,
+            held,
+            observed,
         )
         with Progress(self.options, self.name) as stage:
             return ladder.build(asked, stage)

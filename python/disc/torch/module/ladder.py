@@ -18,6 +18,7 @@ from torch.utils import _pytree as pytree
 
 from ...core import environment, extension, stages
 from ...core.errors import CompileError, DimError, Error
+from ...core.meanwhile import meanwhile
 from ...core.options import Options
 from ..cache import capture_cache
 from ..call import PLAIN, Call
@@ -31,6 +32,7 @@ from ..pytree.held_values import HeldValues
 from ..tracer import deadline
 from ..tracer.deadline import TooLong
 from ..watch.generators import Drawn, refusing_draws
+from ..watch.module_watch import ModuleWatch
 from ..watch.reach import Reach
 from ..watch.skipped_hooks import Skipped, refuse_skipped
 from ..weights import prepared_bytes
@@ -55,6 +57,7 @@ class Request:
         is_behind: bool = False,
         takes_weights: bool = False,
         held: HeldValues | None = None,
+        watch: ModuleWatch | None = None,
     ):
         self.original = original
         self.module = original()
@@ -72,6 +75,8 @@ class Request:
         self.takes_weights = takes_weights
         #: Values of the module keep changing: each call takes them as inputs.
         self.held = held
+        #: Watches the module since before; None if nobody does.
+        self.watch = watch
         #: The captured graph, once there is one, and whether all of it could be lowered.
         self.graph = None
         self.is_lowered = False
@@ -199,7 +204,12 @@ def _whole(request: Request, stage) -> CompiledEntry:
         # The key of a capture does not hold which ops the user leaves to torch.
         chooses = bool(options.block_ops or options.allow_ops or request.held) or request.takes_weights
         asked = capture_cache.look_up(
-            request.module, request.args, request.kwargs, request.dims, None if chooses else directory
+            request.module,
+            request.args,
+            request.kwargs,
+            request.dims,
+            None if chooses else directory,
+            request.watch.holds if request.watch is not None else None,
         )
         if is_likely_there and not is_elsewhere and asked.found is None:
             # Another program's, most likely.
@@ -211,12 +221,7 @@ def _whole(request: Request, stage) -> CompiledEntry:
         _CACHE.info("capture of %s: %s", name, asked.state)
         stage("compile")
         with stages.stage("compile"):
-            artifact = extension.compile_function(
-                captured.source,
-                with_precision(options),
-                threads_of(options),
-                directory if chooses else asked.directory,
-            )
+            artifact = _compiled(asked, request, captured, directory if chooses else asked.directory)
             _note_stages(artifact)
         compiled = time.perf_counter()
         stage("prepare weights")
@@ -232,6 +237,22 @@ def _whole(request: Request, stage) -> CompiledEntry:
     }
     _LOG.info("%s is compiled whole, of %d operations", name, captured.program.operations)
     return CompiledEntry(request, Call(request.module, captured), captured, executable, report, artifact)
+
+
+def _compiled(
+    asked: capture_cache.Lookup, request: Request, captured: CapturedProgram, directory: str | None
+):
+    """Compiles a program. Meanwhile it is stored, if its key was not made before."""
+
+    def work():
+        given = with_precision(request.options), threads_of(request.options), directory
+        return extension.compile_function(captured.source, *given)
+
+    if asked.late is None:
+        return work()
+    # While it is compiled nobody else may ask for its text.
+    stored = captured.stored()
+    return meanwhile(work, lambda: capture_cache.keep_late(asked, request.module, request.graph, stored))
 
 
 def _note_stages(artifact) -> None:
@@ -281,7 +302,7 @@ def _captured(asked: capture_cache.Lookup, request: Request) -> CapturedProgram:
 
     waits = request.options.fallback == "error"
     with stages.stage("reach"):
-        reach = Reach(request.module)
+        reach = _reach(request)
         outside = Outside(reach)
     given = request.args, request.kwargs
     if "layout" in reach.questions:
@@ -319,6 +340,14 @@ def _captured(asked: capture_cache.Lookup, request: Request) -> CapturedProgram:
     if stored is not None:
         asked.state = capture_cache.verify(asked, stored, request.module, captured)
     return captured
+
+
+def _reach(request: Request) -> Reach:
+    """All that the module can read now."""
+    watch = request.watch
+    if watch is not None and watch.reach is not None and watch.holds():
+        return watch.reach
+    return Reach(request.module)
 
 
 def _refuse_written(request: Request, written: list[str]) -> None:

@@ -34,7 +34,8 @@ def cache_of(value: Any) -> Any:
     held = value.__func__ if type(value) in (staticmethod, classmethod) else value
     if type(held) is _CACHE:
         return held
-    return vars(held).get(_HELD) if type(held) is type(cache_of) else None
+    # A function has no dict until somebody asks for it.
+    return getattr(held, _HELD, None) if type(held) is types.FunctionType else None
 
 
 @contextlib.contextmanager

@@ -37,7 +37,8 @@ class ModuleWatch:
         """
         #: Names of the rows of the native watch.
         self._spaces: list[str] = []
-        self._reach = reach
+        #: All that the module could read then; None if nothing is watched.
+        self.reach = reach
         self._tables = frozenset(tables)
         self._held = held
         #: The dicts of the first rows hold attributes and globals.
@@ -100,7 +101,7 @@ class ModuleWatch:
     def changed(self) -> list[str]:
         """Names what is not as it was."""
         rows, lists, cells, kinds, changed_modes, has_tensors = self._native.changes()
-        reach = self._reach
+        reach = self.reach
         if reach is None:
             return []
         found = [_joined(self._spaces[i], key) for i, key, _, _ in rows]
