@@ -45,6 +45,7 @@ from ..overrides import (  # noqa: F401 (they register overrides)
     contiguity,
     patches,
     reached,
+    relations,
     texts,
     transformer,
 )

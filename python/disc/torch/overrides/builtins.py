@@ -33,6 +33,7 @@ import torch
 from torch._subclasses import FakeTensor
 from torch._subclasses.functional_tensor import FunctionalTensor
 
+from ...core import bytecode
 from ..symbolic.expressions import SYMBOLIC, has_symbol, shortened
 from . import reached
 from .registry import Override, is_active, register
@@ -139,7 +140,10 @@ class _Type(type, metaclass=_StandingForType):
     __class_getitem__ = classmethod(types.GenericAlias)
 
 
-_IS = dis.opmap["IS_OP"]
+_IS, _CONSTANT, _GLOBAL = (dis.opmap[name] for name in ("IS_OP", "LOAD_CONST", "LOAD_GLOBAL"))
+#: Steps that number a constant, and those that call.
+_CONSTANTS = frozenset(dis.opmap[name] for name in ("KW_NAMES", "LOAD_CONST") if name in dis.opmap)
+_CALLS = frozenset(opcode for name, opcode in dis.opmap.items() if "CALL" in name)
 _NAMES = {"int": _Int, "float": _Float, "len": _len, "isinstance": _isinstance, "type": _Type}
 
 
@@ -208,9 +212,9 @@ def _compares_classes(code: types.CodeType) -> bool:
     if not any(name in ("int", "float") for one in codes for name in one.co_names):
         return False
     # `is None` as a condition is another op, so that few functions are looked at.
-    steps = (list(dis.get_instructions(one)) for one in codes if _IS in one.co_code[::2])
-    pairs = (pair for some in steps for pair in itertools.pairwise(some))
-    return any(step.opcode == _IS and before.opname != "LOAD_CONST" for before, step in pairs)
+    found = (list(bytecode.steps(one)) for one in codes if _IS in one.co_code[::2])
+    pairs = (pair for some in found for pair in itertools.pairwise(some))
+    return any(opcode == _IS and before != _CONSTANT for (before, _), (opcode, _) in pairs)
 
 
 @functools.lru_cache(maxsize=100_000)
@@ -221,15 +225,15 @@ def _uses(code: types.CodeType) -> tuple[bool, bool]:
         if {"int", "float"}.isdisjoint(one.co_names):
             continue
         is_open = False
-        for step in dis.get_instructions(one):
-            if step.opname == "LOAD_GLOBAL" and step.argval in ("int", "float"):
+        for opcode, argument in bytecode.steps(one):
+            if opcode == _GLOBAL and bytecode.name_of(one, opcode, argument) in ("int", "float"):
                 is_open = True
                 # The bit says that a call follows; Python 3.10 says nothing.
-                is_called |= sys.version_info < (3, 11) or bool(step.arg & 1)
-            elif is_open and step.opname in ("KW_NAMES", "LOAD_CONST"):
-                names = one.co_consts[step.arg]
+                is_called |= sys.version_info < (3, 11) or bool(argument & 1)
+            elif is_open and opcode in _CONSTANTS:
+                names = one.co_consts[argument]
                 is_passed |= isinstance(names, tuple) and "dtype" in names
-            elif "CALL" in step.opname:
+            elif opcode in _CALLS:
                 is_open = False
     return is_called, is_passed
 

@@ -17,6 +17,7 @@ from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, SLoc
 from ..compat import NamedSource
 from ..overrides.registry import Override, overridden, register
 from ..symbolic.expressions import axis_symbol
+from ..symbolic.open_conditions import is_open
 from ..symbolic.source_lines import DISC, TORCH
 
 #: The file that calls the model.
@@ -67,7 +68,14 @@ class Env(ShapeEnv):
         return answer
 
     def _maybe_evaluate_static(self, expr, *args, **kwargs):
-        answer = super()._maybe_evaluate_static(expr, *args, **kwargs)
+        # Of symbols that others took the place of, and of remainders, more is known than ranges.
+        is_plain = (
+            not args and not any(kwargs.values()) and self.replacements.keys().isdisjoint(expr.free_symbols)
+        )
+        if is_plain and is_open(expr, self.var_to_range, self.axioms.items()):
+            answer = None
+        else:
+            answer = super()._maybe_evaluate_static(expr, *args, **kwargs)
         if answer is not None or not self.ones or self._asks_whether_one or not isinstance(expr, sympy.Eq):
             return answer
         one = expr.lhs if expr.rhs == 1 else expr.rhs if expr.lhs == 1 else None
