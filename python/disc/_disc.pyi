@@ -20,6 +20,8 @@ __all__ = [
     "Package",
     "Profiler",
     "Value",
+    "WarmCall",
+    "WarmCalls",
     "Watch",
     "WeightWatch",
     "__version__",
@@ -32,6 +34,7 @@ __all__ = [
     "cache_may_hold_weights",
     "cache_put",
     "cache_write_out",
+    "call_method",
     "check_runs",
     "compile",
     "devices",
@@ -42,6 +45,7 @@ __all__ = [
     "ops",
     "partition",
     "set_package_folders",
+    "watches_torch_calls",
     "watches_torch_modes",
     "write_capture",
 ]
@@ -242,6 +246,38 @@ class WeightWatch:
     def holds(self) -> bool: ...
 
 @final
+class WarmCall:
+    """A form of call that was served before, and the code that serves it."""
+
+    def __new__(
+        cls,
+        *,
+        watch: ModuleWatch,
+        weights: WeightWatch | None,
+        positional: list[tuple[str, Any]],
+        keywords: dict[str, tuple[str, Any]],
+        questions: Sequence[str],
+        executable: Executable,
+        results: tuple[str, Any],
+    ) -> WarmCall: ...
+
+@final
+class WarmCalls:
+    """The forms of call of one module that were served of late."""
+
+    def __new__(
+        cls,
+        own: dict[str, Any],
+        of_all: dict[str, Any],
+        forward: dict[str, Any],
+        recordings: list[Any],
+    ) -> WarmCalls: ...
+    @property
+    def last(self) -> Any: ...
+    def remember(self, form: Any, last: Any, call: WarmCall | None, stays: bool) -> None: ...
+    def forget(self) -> None: ...
+
+@final
 class ModuleWatch:
     """All that decided what was compiled of a module, to see whether it is as it was."""
 
@@ -295,6 +331,8 @@ def main_disc_opt(arguments: Sequence[str]) -> int: ...
 def await_specializations() -> None: ...
 def check_runs(options: _Options) -> None: ...
 def devices() -> list[str]: ...
+def call_method(function: Callable[..., Any]) -> Any: ...
+def watches_torch_calls() -> bool: ...
 def watches_torch_modes() -> bool: ...
 def partition(
     rows: Sequence[tuple[bool, bool, bool, int, int, Sequence[int], Sequence[int]]],

@@ -17,6 +17,7 @@ mod logging;
 mod package;
 mod partition;
 mod prefault;
+mod warm;
 mod watch;
 
 use pyo3::prelude::*;
@@ -44,6 +45,8 @@ fn _disc(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<call::PyWatch>()?;
     module.add_class::<watch::PyModuleWatch>()?;
     module.add_class::<watch::PyWeightWatch>()?;
+    module.add_class::<warm::PyWarmCall>()?;
+    module.add_class::<warm::PyWarmCalls>()?;
     module.add_class::<package::PyPackage>()?;
     module.add_function(wrap_pyfunction!(ir::ops, module)?)?;
     module.add_function(wrap_pyfunction!(compile::compile, module)?)?;
@@ -52,6 +55,8 @@ fn _disc(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(capture::write_capture, module)?)?;
     module.add_function(wrap_pyfunction!(package::export_package, module)?)?;
     module.add_function(wrap_pyfunction!(partition::partition, module)?)?;
+    module.add_function(wrap_pyfunction!(warm::call_method, module)?)?;
+    module.add_function(wrap_pyfunction!(watch::watches_torch_calls, module)?)?;
     module.add_function(wrap_pyfunction!(watch::watches_torch_modes, module)?)?;
     module.add_function(wrap_pyfunction!(call::load_code, module)?)?;
     module.add_function(wrap_pyfunction!(compile::set_package_folders, module)?)?;

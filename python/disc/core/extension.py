@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from . import environment
 from .errors import Error
 from .options import Options
+
+_Function = TypeVar("_Function")
 
 
 def _extension():
@@ -134,11 +136,38 @@ def watches_torch_modes() -> bool:
     return _extension().watches_torch_modes()
 
 
+def watches_torch_calls() -> bool:
+    """Returns true if a watch of a module asks torch itself for traces and autocast."""
+    return _extension().watches_torch_calls()
+
+
 def weight_watch(held: Sequence[tuple], parts: Sequence[tuple]):
     """Notes tensors by table and key, and tensors that those are made of, each with a flag whether
     elements are compared too; ``holds()`` says whether they are as they were.
     """
     return _extension().WeightWatch(held, parts)
+
+
+def warm_calls(attributes: dict, hooks: dict, forward: dict, recordings: list):
+    """Keeps the forms of call that a module was called with of late: ``attributes`` are those of
+    the module, ``hooks`` and ``forward`` globals of torch's modules of hooks and of forward-mode
+    differentiation, ``recordings`` the open ones.
+    """
+    return _extension().WarmCalls(attributes, hooks, forward, recordings)
+
+
+def warm_call(executable, **what):
+    """A form of call that an executable has served; None for an executable that is not native."""
+    native = _extension()
+    is_native = isinstance(executable, native.Executable)
+    return native.WarmCall(executable=executable, **what) if is_native else None
+
+
+def call_method(function: _Function) -> _Function:
+    """The method ``__call__`` of modules that keep their warm calls in ``_warm``: ``function``
+    serves what these do not.
+    """
+    return _extension().call_method(function)
 
 
 def devices() -> list[str]:

@@ -58,11 +58,11 @@ class Call:
         ]
         #: One per argument of the example: its name, its structure (None for a leaf), how many
         #: leaves it has.
-        self._slots = [(name, None if spec.is_leaf() else spec, spec.num_leaves) for name, spec in slots]
+        self.slots = [(name, None if spec.is_leaf() else spec, spec.num_leaves) for name, spec in slots]
         # The example had only tensors, each an argument of its own: such a call needs no look at
         # names or structure.
         are_tensors = not self.arguments.constants and not self.arguments.numbers
-        plain = are_tensors and all(spec is None for _, spec, _ in self._slots)
+        plain = are_tensors and all(spec is None for _, spec, _ in self.slots)
         self._keywords = tuple(kwargs.context) if plain else None
         self._positional = args.num_children if plain else -1
 
@@ -91,7 +91,7 @@ class Call:
         nested structures, constants.
         """
         leaves: list = []
-        for (name, spec, count), value in zip(self._slots, self.in_order(args, kwargs), strict=True):
+        for (name, spec, count), value in zip(self.slots, self.in_order(args, kwargs), strict=True):
             if spec is None:
                 leaves.append(value)
                 continue
@@ -127,7 +127,7 @@ class Call:
 
     def integers(self) -> dict[tuple[Any, int], str]:
         """The dims of the open integers, by their argument and their place among its leaves."""
-        at = [(name, place) for name, _, count in self._slots for place in range(count)]
+        at = [(name, place) for name, _, count in self.slots for place in range(count)]
         dims = zip(self.arguments.tensors, self.signature.dims, strict=True)
         return {at[i]: row[0] for i, row in dims if self.arguments.numbers.get(i) is int}
 
@@ -140,7 +140,7 @@ class Call:
             raise Error(f"input {min(twice)} is given twice, by position and by name", code="E0601")
         given |= kwargs
         values = []
-        for name, _, _ in self._slots:
+        for name, _, _ in self.slots:
             if name not in given and name not in self.parameters.defaults:
                 raise Error(f"input {self._called(name)} is missing", code="E0601")
             values.append(given.pop(name) if name in given else self.parameters.defaults[name])

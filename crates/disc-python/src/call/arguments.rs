@@ -4,6 +4,7 @@ use super::{
     outputs::Framework,
     place::Place,
     read::{self, Buffers, Extents, Tensor, Unreadable},
+    torch_flags::TorchFlags,
 };
 use crate::errors::Failure;
 use disc_ral::{DType, EntryMeta, InputMeta, TensorRef, code};
@@ -17,7 +18,7 @@ use smallvec::SmallVec;
 use std::ffi::c_void;
 
 /// The inputs of one call. The objects are held, so that their memory stays valid without the GIL.
-pub(super) struct Arguments<'py> {
+pub(crate) struct Arguments<'py> {
     objects: SmallVec<[(Bound<'py, PyAny>, *mut c_void); 8]>,
     tensors: SmallVec<[Tensor; 8]>,
     extents: Extents,
@@ -34,7 +35,7 @@ impl<'py> Arguments<'py> {
     /// Makes an empty list. It is large, and filled in place: moving it would show in the time of a
     /// call.
     #[inline(always)]
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             objects: SmallVec::new(),
             tensors: SmallVec::new(),
@@ -67,6 +68,27 @@ impl<'py> Arguments<'py> {
             self.check_gradients(entry)?;
         }
         Ok(())
+    }
+
+    /// Reads inputs that were found one by one; a missing one is an error.
+    pub(super) fn read_all(
+        &mut self,
+        inputs: impl IntoIterator<Item = Option<Bound<'py, PyAny>>>,
+        entry: &EntryMeta,
+        place: Place,
+    ) -> PyResult<()> {
+        for (i, (object, meta)) in inputs.into_iter().zip(&entry.inputs).enumerate() {
+            let object = object.ok_or_else(|| bad_input(i, meta, "did not come"))?;
+            self.add(i, object, meta, place)?;
+        }
+        check_count(entry, self.objects.len())?;
+        self.place_scalars();
+        if self.has_torch { self.check_gradients(entry) } else { Ok(()) }
+    }
+
+    /// Returns true if the tensors have the types and ranks of the inputs.
+    pub(super) fn fit(&self, entry: &EntryMeta) -> bool {
+        self.tensors.iter().zip(&entry.inputs).all(|(tensor, meta)| tensor.dtype == meta.dtype && tensor.rank == meta.dims.len())
     }
 
     pub(super) fn framework(&self) -> Option<Framework> {
@@ -165,19 +187,21 @@ impl<'py> Arguments<'py> {
 
     /// Refuses an input that requires a gradient, which it would silently not get.
     fn check_gradients(&self, entry: &EntryMeta) -> PyResult<()> {
-        static IS_ENABLED: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
-        let py = self.objects[0].0.py();
-        let is_enabled = IS_ENABLED.get_or_try_init(py, || match loaded_torch(py)? {
-            Some(torch) => torch.getattr(intern!(py, "is_grad_enabled")).map(Bound::unbind),
-            None => Err(Failure::argument("there is a torch tensor, and torch is not imported").into()),
-        })?;
-        if !is_enabled.bind(py).call0()?.is_truthy()? {
-            return Ok(());
-        }
-        let name = intern!(py, "requires_grad");
+        let mut records = None;
         for (index, (object, _)) in self.objects.iter().enumerate() {
-            let is_torch = with_kind(object, Kind::is_torch)?;
-            if is_torch && object.getattr(name)?.is_truthy()? {
+            if !with_kind(object, Kind::is_torch)? {
+                continue;
+            }
+            if records.is_none() {
+                records = Some(match TorchFlags::records_gradients(object) {
+                    Some(found) => found,
+                    None => records_gradients(object.py())?,
+                });
+            }
+            if records == Some(false) {
+                return Ok(());
+            }
+            if TorchFlags::requires_gradient(object)? {
                 let input = &entry.inputs[index].name;
                 let message = format!("input {index} (`{input}`) requires a gradient, and compiled modules are for inference");
                 let failure = Failure::new("E0610", message).in_op(input);
@@ -186,6 +210,16 @@ impl<'py> Arguments<'py> {
         }
         Ok(())
     }
+}
+
+#[cold]
+fn records_gradients(py: Python<'_>) -> PyResult<bool> {
+    static IS_ENABLED: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    let is_enabled = IS_ENABLED.get_or_try_init(py, || match loaded_torch(py)? {
+        Some(torch) => torch.getattr(intern!(py, "is_grad_enabled")).map(Bound::unbind),
+        None => Err(Failure::argument("there is a torch tensor, and torch is not imported").into()),
+    })?;
+    is_enabled.bind(py).call0()?.is_truthy()
 }
 
 fn check_count(entry: &EntryMeta, came: usize) -> PyResult<()> {

@@ -2,7 +2,7 @@
 use super::{
     arguments::Arguments,
     meta,
-    outputs::{Framework, Outputs},
+    outputs::{Framework, Objects, Outputs},
     place::Place,
     profile::{is_watched, watchers},
     stream, weights,
@@ -172,14 +172,30 @@ impl PyExecutable {
         Self { has_weights_there: are_there, ..self }
     }
 
-    pub(super) fn meta(&self) -> &EntryMeta {
+    /// Reads inputs that were found one by one; returns false unless they have the types and ranks
+    /// of the entry's.
+    pub(crate) fn read<'py>(
+        &self,
+        arguments: &mut Arguments<'py>,
+        inputs: impl IntoIterator<Item = Option<Bound<'py, PyAny>>>,
+    ) -> PyResult<bool> {
+        arguments.read_all(inputs, self.meta(), self.place)?;
+        Ok(arguments.fit(self.meta()))
+    }
+
+    pub(crate) fn meta(&self) -> &EntryMeta {
         &self.executable.meta().entries[self.entry]
     }
 
     fn call<'py>(&self, py: Python<'py>, inputs: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyList>> {
-        let entry = self.meta();
         let mut arguments = Arguments::new();
-        arguments.read(inputs, entry, self.place)?;
+        arguments.read(inputs, self.meta(), self.place)?;
+        PyList::new(py, self.run_read(py, &arguments)?)
+    }
+
+    /// Runs the module on inputs that were read.
+    pub(crate) fn run_read<'py>(&self, py: Python<'py>, arguments: &Arguments<'py>) -> PyResult<Objects<'py>> {
+        let entry = self.meta();
         let mut framework = arguments.framework().or(self.fallback).unwrap_or(Framework::Numpy);
         let is_there = arguments.is_there() || self.has_weights_there;
         let there = is_there.then(|| (Arc::clone(self.executable.device()), self.place));

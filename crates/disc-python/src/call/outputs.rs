@@ -15,10 +15,13 @@ use pyo3::{
     intern,
     prelude::*,
     sync::PyOnceLock,
-    types::{PyDict, PyList, PyString, PyTuple},
+    types::{PyDict, PyString, PyTuple},
 };
 use smallvec::SmallVec;
 use std::{ffi::c_void, sync::Arc};
+
+/// The outputs of a call.
+pub(crate) type Objects<'py> = SmallVec<[Bound<'py, PyAny>; 4]>;
 
 /// The framework of outputs.
 #[derive(Clone, Copy)]
@@ -101,7 +104,7 @@ impl Outputs {
         py: Python<'py>,
         entry: &EntryMeta,
         inputs: &[(Bound<'py, PyAny>, *mut c_void)],
-    ) -> PyResult<Bound<'py, PyList>> {
+    ) -> PyResult<Objects<'py>> {
         let framework = self.framework;
         let make = |(index, output): (usize, Output)| match output {
             Output::Owned(owned) => match framework {
@@ -119,8 +122,7 @@ impl Outputs {
                 Err(Failure::new(code::INTERNAL, format!("output {index} (`{name}`) was not made")).into())
             }
         };
-        let objects: SmallVec<[Bound<'py, PyAny>; 4]> = self.made.into_iter().enumerate().map(make).collect::<PyResult<_>>()?;
-        PyList::new(py, objects)
+        self.made.into_iter().enumerate().map(make).collect()
     }
 
     fn slot(&mut self, index: usize) -> Result<&mut Output, OutputError> {

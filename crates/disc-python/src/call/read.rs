@@ -9,10 +9,11 @@ use super::{
     dlpack::{self, DLTensor, Exchange, Unversioned},
     kind::{Kind, with_kind},
     place::Place,
+    torch_flags::TorchFlags,
 };
 use disc_ral::{DType, bytes_of};
 use pyo3::{
-    ffi, intern,
+    intern,
     prelude::*,
     types::{PyCapsule, PyCapsuleMethods, PyDict},
 };
@@ -141,7 +142,7 @@ fn exchanged(object: &Bound<'_, PyAny>, api: &Exchange, is_torch: bool, extents:
     // SAFETY: all zero is a valid view, and the call above succeeded.
     let view = unsafe { view.assume_init() };
     let tensor = described(&view, extents)?;
-    let is_negated = is_torch && may_be_negated(&extents[tensor.start..], tensor.rank) && is_negated(object)?;
+    let is_negated = is_torch && may_be_negated(&extents[tensor.start..], tensor.rank) && TorchFlags::is_negated(object)?;
     match is_negated {
         true => Err(Unreadable::Is("a negated view (torch.Tensor.is_neg); `resolve_neg()` makes it a plain tensor".into())),
         false => Ok(tensor),
@@ -214,21 +215,6 @@ fn may_be_negated(extents: &[i64], rank: usize) -> bool {
         fits
     });
     !is_dense || expected == 1
-}
-
-fn is_negated(object: &Bound<'_, PyAny>) -> PyResult<bool> {
-    let py = object.py();
-    let name = intern!(py, "is_neg");
-    // SAFETY: a live object and name; the result is a new reference, or null with an exception.
-    unsafe {
-        let result = ffi::PyObject_CallMethodObjArgs(object.as_ptr(), name.as_ptr(), std::ptr::null_mut::<ffi::PyObject>());
-        if result.is_null() {
-            return Err(PyErr::fetch(py));
-        }
-        let is_true = result == ffi::Py_True();
-        ffi::Py_DECREF(result);
-        Ok(is_true)
-    }
 }
 
 /// Refuses functional, fake and zero tensors of torch, and those whose memory was freed: they have

@@ -21,8 +21,8 @@ type Count = unsafe extern "C" fn() -> i64;
 /// `c10::get_default_dtype_as_scalartype()`.
 type DefaultType = unsafe extern "C" fn() -> i8;
 
-const LIBRARY: &CStr = c"libtorch_cpu.so";
-const BASE: &CStr = c"libc10.so";
+pub(super) const LIBRARY: &CStr = c"libtorch_cpu.so";
+pub(super) const BASE: &CStr = c"libc10.so";
 const FUNCTION_MODES: &CStr = c"_ZN2at4impl22PythonTorchFunctionTLS9stack_lenEv";
 const DISPATCH_MODES: &CStr = c"_ZN3c104impl20TorchDispatchModeTLS9stack_lenEv";
 const DEFAULT_TYPE: &CStr = c"_ZN3c1031get_default_dtype_as_scalartypeEv";
@@ -30,7 +30,7 @@ const ADDRESS: &CStr = c"aoti_torch_get_data_ptr";
 const VERSION: &CStr = c"_ZNK2at10TensorBase8_versionEv";
 /// The offsets of the `at::Tensor` in an object of Python: directly after the header, or after the
 /// flag of a `c10::MaybeOwned` (before torch 2.10).
-const OFFSETS: [usize; 2] = [16, 24];
+pub(super) const OFFSETS: [usize; 2] = [16, 24];
 
 /// The functions of the loaded library.
 #[derive(Clone, Copy)]
@@ -70,7 +70,7 @@ impl TorchFunctions {
 
     /// Finds the tensor in an object of Python.
     pub(super) fn cell(self, object: &Bound<'_, PyAny>) -> Option<TensorCell> {
-        let implementation = object.getattr(intern!(object.py(), "_cdata")).ok()?.extract::<usize>().ok()?;
+        let implementation = implementation_of(object)?;
         OFFSETS.iter().find_map(|offset| {
             let at = object.as_ptr().expose_provenance() + offset;
             // SAFETY: objects of tensors are longer than this.
@@ -80,8 +80,13 @@ impl TorchFunctions {
     }
 }
 
+/// Returns the address of the implementation of a tensor, as Python says it.
+pub(super) fn implementation_of(object: &Bound<'_, PyAny>) -> Option<usize> {
+    object.getattr(intern!(object.py(), "_cdata")).ok()?.extract::<usize>().ok()
+}
+
 /// Returns the address of a function of a loaded library.
-fn symbol(library: &CStr, name: &CStr) -> Option<*mut c_void> {
+pub(super) fn symbol(library: &CStr, name: &CStr) -> Option<*mut c_void> {
     // SAFETY: NUL-terminated names; nothing is loaded that is not there.
     unsafe {
         let library = libc::dlopen(library.as_ptr(), libc::RTLD_LAZY | libc::RTLD_LOCAL | libc::RTLD_NOLOAD);

@@ -24,7 +24,7 @@ pub(super) struct DictWatches {
 }
 
 /// The version of a dict when its items were last compared.
-pub(super) struct Version {
+pub(crate) struct Version {
     dict: usize,
     version: AtomicU64,
 }
@@ -52,7 +52,7 @@ pub(super) type Change<'py> = (Bound<'py, PyAny>, Option<Bound<'py, PyAny>>, Opt
 
 impl Version {
     /// Notes the version that a dict has now; 0 where dicts have none.
-    pub(super) fn new(dict: &Bound<'_, PyDict>) -> PyResult<Self> {
+    pub(crate) fn new(dict: &Bound<'_, PyDict>) -> PyResult<Self> {
         let version = if has_versions(dict.py())? { version(dict) } else { 0 };
         Ok(Self { dict: dict.as_ptr().expose_provenance(), version: AtomicU64::new(version) })
     }
@@ -63,7 +63,7 @@ impl Version {
     /// # Safety
     /// The dict is alive.
     #[inline]
-    pub(super) unsafe fn holds(&self) -> bool {
+    pub(crate) unsafe fn holds(&self) -> bool {
         let noted = self.version.load(Ordering::Relaxed);
         // SAFETY: the caller's promise; a version that is not 0 was read from this place.
         noted != 0 && unsafe { ptr::with_exposed_provenance::<u64>(self.dict).add(VERSION).read() } == noted
@@ -71,6 +71,13 @@ impl Version {
 
     fn renew(&self, version: u64) {
         self.version.store(version, Ordering::Relaxed);
+    }
+
+    /// Notes the version that the dict has now.
+    pub(crate) fn note(&self, dict: &Bound<'_, PyDict>) {
+        if self.version.load(Ordering::Relaxed) != 0 {
+            self.renew(version(dict));
+        }
     }
 }
 

@@ -7,5 +7,6 @@ mod list;
 mod module;
 mod weights;
 
-pub(crate) use module::{PyModuleWatch, watches_torch_modes};
+pub(crate) use dict::Version;
+pub(crate) use module::{PyModuleWatch, watches_torch_calls, watches_torch_modes};
 pub(crate) use weights::PyWeightWatch;

@@ -4,7 +4,10 @@ use super::{
     list::ListWatch,
     weights::PyWeightWatch,
 };
-use crate::{call::TorchModes, errors::guarded};
+use crate::{
+    call::{PlainCalls, TorchModes},
+    errors::guarded,
+};
 use pyo3::{PyTraverseError, PyVisit, ffi, intern, prelude::*, types::PyList};
 
 /// Dicts, lists, variables, classes and modes as they were.
@@ -20,6 +23,8 @@ pub(crate) struct PyModuleWatch {
     kinds: Vec<(Py<PyAny>, usize)>,
     /// Functions without arguments, and what they gave.
     modes: Vec<(Py<PyAny>, Py<PyAny>)>,
+    /// Asks torch if a call is traced or within autocast; `None` where functions of `plain` do.
+    calls: Option<&'static PlainCalls>,
     /// Functions without arguments, and what they have to give where nobody else looks at the call.
     plain: Vec<(Py<PyAny>, Py<PyAny>)>,
     tensors: Py<PyWeightWatch>,
@@ -54,6 +59,7 @@ impl PyModuleWatch {
         guarded(|| {
             Ok(Self {
                 dicts: DictWatches::new(py, dicts)?,
+                calls: PlainCalls::get(),
                 torch: TorchModes::get().map(|modes| (modes, modes.default_type())),
                 lists: lists.iter().map(ListWatch::new).collect(),
                 cells: pairs(cells),
@@ -73,13 +79,9 @@ impl PyModuleWatch {
 
     /// Returns true if all is as it was, `weights` are, if they are given, and nobody else looks at
     /// the call.
-    fn serves(&self, py: Python<'_>, weights: Option<&Bound<'_, PyWeightWatch>>) -> PyResult<bool> {
-        guarded(|| {
-            if self.torch.is_some_and(|(modes, _)| !modes.are_none()) || !are_modes(py, &self.plain)? || !self.is_unchanged(py)? {
-                return Ok(false);
-            }
-            weights.map_or(Ok(true), |weights| weights.get().holds(py))
-        })
+    #[pyo3(name = "serves")]
+    fn serves_call(&self, py: Python<'_>, weights: Option<&Bound<'_, PyWeightWatch>>) -> PyResult<bool> {
+        guarded(|| self.serves(py, weights.map(Bound::get)))
     }
 
     /// Returns the changes of dicts, and the positions of lists, of variables, of objects and of
@@ -121,6 +123,22 @@ impl PyModuleWatch {
 }
 
 impl PyModuleWatch {
+    /// Returns true if all is as it was, `weights` are, and nobody else looks at the call.
+    pub(crate) fn serves(&self, py: Python<'_>, weights: Option<&PyWeightWatch>) -> PyResult<bool> {
+        if self.torch.is_some_and(|(modes, _)| !modes.are_none()) || !are_modes(py, &self.plain)? {
+            return Ok(false);
+        }
+        if let Some(calls) = self.calls
+            && !calls.are_now(py)?
+        {
+            return Ok(false);
+        }
+        if !self.is_unchanged(py)? {
+            return Ok(false);
+        }
+        weights.map_or(Ok(true), |weights| weights.holds(py))
+    }
+
     fn is_unchanged(&self, py: Python<'_>) -> PyResult<bool> {
         let same = self.same.bind(py);
         if self.torch.is_some_and(|(modes, default)| modes.default_type() != default) || !self.dicts.hold(py, same)? {
@@ -186,4 +204,11 @@ fn is_mode(ask: &Bound<'_, PyAny>, value: &Bound<'_, PyAny>) -> PyResult<bool> {
 #[pyfunction]
 pub(crate) fn watches_torch_modes() -> bool {
     TorchModes::get().is_some()
+}
+
+/// Returns true if watches ask torch itself for traces and autocast: whoever makes one need not
+/// name them.
+#[pyfunction]
+pub(crate) fn watches_torch_calls() -> bool {
+    PlainCalls::get().is_some()
 }

@@ -17,8 +17,9 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch.autograd import forward_ad
 
-from ...core import capturing, stages
+from ...core import capturing, extension, stages
 from ...core.dims import STATIC
 from ...core.errors import OF_DATA, DimError, Error
 from ...core.options import Options
@@ -54,7 +55,10 @@ MOST_CHANGES = 8
 class Dispatcher:
     """The forms of call of one module and what serves them."""
 
-    def __init__(self, original: Callable[[], torch.nn.Module], dims, options: Options):
+    def __init__(
+        self, original: Callable[[], torch.nn.Module], dims, options: Options, attributes: dict[str, Any]
+    ):
+        """``attributes``: those of the compiled module, among which its hooks are."""
         module = original()
         self.original = original
         self.name = type(module).__name__
@@ -68,8 +72,10 @@ class Dispatcher:
         self.verification = Verification(options.verify) if options.verify else None
         #: The programs of the module that this one is a copy of, until they are called.
         self.carried: Carried | None = None
-        #: The entry that served the last call, which is asked first: its watch, weights and run.
-        self.last: tuple[Callable, Any, Callable] | None = None
+        #: The code that served the last calls, which is asked first.
+        self.warm = extension.warm_calls(
+            attributes, vars(torch.nn.modules.module), vars(forward_ad), capturing.active
+        )
         #: Serves the forms beyond the most, once there are some.
         self._overflow: EagerEntry | None = None
         #: Compiles forms while PyTorch serves their calls; None if calls wait.
@@ -92,7 +98,7 @@ class Dispatcher:
 
     def _serve(self, args: tuple, kwargs: dict):
         began = None
-        if (last := self.last) is not None:
+        if (last := self.warm.last) is not None:
             serves, weights, run = last
             if serves(weights):
                 try:
@@ -124,7 +130,7 @@ class Dispatcher:
             except Refused as error:
                 refused = refused or error
                 continue
-            self._remember(entry, form)
+            self._remember(entry, form, args, kwargs)
             if not isinstance(entry, GraphEntry):
                 self._accept_notes(form)
             return result
@@ -133,12 +139,17 @@ class Dispatcher:
             return self._run(self._with_constants(form, args, kwargs), args, kwargs)
         return self._refused(form, refused.error, args, kwargs)
 
-    def _remember(self, entry: Entry, form: Form) -> None:
-        """Asks an entry first that refuses calls of other forms."""
+    def _remember(self, entry: Entry, form: Form, args: tuple, kwargs: dict) -> None:
+        """Asks an entry first that refuses calls of other forms: its watch, weights and run."""
         is_verified = self.verification is not None and self.verification.is_open()
         is_first = isinstance(entry, GraphEntry) and form.is_plain and not is_verified
         is_first = is_first and not entry.has_replaced
-        self.last = (form.watch.serves, entry.weight_watch, entry.run) if is_first else None
+        if not is_first:
+            self.warm.forget()
+            return
+        call = entry.warm.of(form.watch, args, kwargs) if isinstance(entry, CompiledEntry) else None
+        last = (form.watch.serves, entry.weight_watch, entry.run)
+        self.warm.remember(form, last, call, entry is form.entries[0])
 
     def _renewed(self, entry: Entry, form: Form, args: tuple, kwargs: dict) -> Entry:
         """The entry with weights as they are now: prepared again, or, where each call has others,
@@ -457,7 +468,8 @@ class Dispatcher:
     def forget(self) -> None:
         """Drops what was compiled: each form is compiled anew when it is called."""
         with self._lock:
-            self.last, self.forms, self.variants = None, Forms(self.forms.parameters), Variants()
+            self.warm.forget()
+            self.forms, self.variants = Forms(self.forms.parameters), Variants()
             self.carried = None
 
     # Weights.
@@ -474,7 +486,7 @@ class Dispatcher:
         for entry, weights in [(entry, refreshed(entry, module)) for entry in entries]:
             entry.use(weights)
             self.watch_weights(entry)
-        self.last = None
+        self.warm.forget()
 
     def copy_weights(self) -> None:
         """Copies take the place of the weights: their memory is about to be freed."""

@@ -23,6 +23,7 @@ from ..pytree.result import Result
 from ..state import Shapes, State
 from ..watch.weights import has_replaced, watch_weights
 from ..weights import find_weight
+from .warm import WarmCalls
 
 if TYPE_CHECKING:
     # A program from the cache needs neither capture nor lowering.
@@ -99,7 +100,7 @@ class GraphEntry(Entry):
 
     def __init__(self, call: Call, captured: CapturedProgram, report: dict):
         self.call = call
-        self._returned_caches = captured.returned_caches
+        self.returned_caches = captured.returned_caches
         #: The attributes that calls of the module note, and that no result depends on.
         self.notes = captured.notes
         self.captured_by = report["captured_by"]
@@ -158,7 +159,7 @@ class GraphEntry(Entry):
     def handed_back(self, result, args: tuple, kwargs: dict):
         """The result with the caches that the call passed, which the module returns."""
         arguments = self.call.in_order(args, kwargs)
-        return given_caches.hand_back(result, arguments, self._returned_caches)
+        return given_caches.hand_back(result, arguments, self.returned_caches)
 
     def reads(self, address: int) -> bool:
         return address in self._addresses
@@ -187,7 +188,7 @@ class CompiledEntry(GraphEntry):
         #: None for a module whose calls change nothing.
         self.state = State.of(request.original, captured.program, captured.arguments.tensor_names)
         self._weights = [(name, t.detach()) for name, t in captured.program.weights]
-        self._result = Result(captured.program.outputs, captured.out_spec)
+        self.result = Result(captured.program.outputs, captured.out_spec)
         self._operations = captured.program.operations
         self._bytes = bytes_of(self._weights)
         #: A call that fails on a size may run once more.
@@ -195,6 +196,7 @@ class CompiledEntry(GraphEntry):
         self._note_addresses()
         if request.options.release_weights:
             self._weights = []
+        self.warm = WarmCalls(self)
 
     def run(self, args: tuple, kwargs: dict):
         tensors = self.tensors(args, kwargs)
@@ -222,8 +224,8 @@ class CompiledEntry(GraphEntry):
         if held is not None:
             self.state.store(held, outputs)
             tensors = held.tensors
-        result = self._result.build(outputs, tensors)
-        return self.handed_back(result, args, kwargs) if self._returned_caches else result
+        result = self.result.build(outputs, tensors)
+        return self.handed_back(result, args, kwargs) if self.returned_caches else result
 
     def _recorded_run(self, given: list[torch.Tensor]) -> list:
         if self.captured is None:
@@ -299,7 +301,7 @@ class PartitionedEntry(GraphEntry):
             raise Refused(_failed(error), self) from error
         self.calls += 1
         result = self._make(outputs)
-        return self.handed_back(result, args, kwargs) if self._returned_caches else result
+        return self.handed_back(result, args, kwargs) if self.returned_caches else result
 
     def executables(self) -> list[Any]:
         return self.parts.executables()

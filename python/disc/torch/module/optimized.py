@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch.nn.modules import module as _modules
 
+from ...core import extension
 from ...core.errors import Error
 from ...core.options import Options
 from ...core.report import Compiled
@@ -94,15 +95,20 @@ class OptimizedModule(torch.nn.Module, Compiled, metaclass=StandInType):
         own["_kind"] = type(module)
         own["training"] = module.training
         own["options"] = options
-        own["_dispatcher"] = Dispatcher(_Living(own["_original"]), dims, options)
+        own["_dispatcher"] = Dispatcher(_Living(own["_original"]), dims, options, own)
+        # Calls look for it here.
+        own["_warm"] = self._dispatcher.warm
         own["_encoders"] = Encoders(options, OptimizedModule)
         watch(self)
 
     # Calls.
 
+    @extension.call_method
     def __call__(self, *args, **kwargs):
         """``forward``, by the way of ``torch.nn.Module`` only where there are hooks: that costs a
         quarter of a small call. Hooks of all modules are part of what is compiled.
+
+        A call like one that was served before is native, and does not come here.
         """
         if (
             self._forward_hooks
@@ -189,7 +195,7 @@ class OptimizedModule(torch.nn.Module, Compiled, metaclass=StandInType):
     def train(self, mode: bool = True):
         self.original.train(mode)
         self.__dict__["training"] = self._dispatcher.training = self.original.training
-        self._dispatcher.last = None
+        self._dispatcher.warm.forget()
         return self
 
     # Weights.

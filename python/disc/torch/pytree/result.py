@@ -20,7 +20,9 @@ class Result:
         self.outputs = outputs
         self.spec = spec
         self.plain = [what for kind, what in outputs if kind == "value"] == list(range(len(outputs)))
-        self.make = _maker(spec)
+        #: The class, the attributes and the keys of a dict-like dataclass.
+        self.record: tuple[type, list[str], list[str]] | None = None
+        self.make = self._maker(spec)
 
     def build(self, values, tensors):
         # Behind what is returned are the new values of what the module changes.
@@ -47,23 +49,23 @@ class Result:
             return torch.view_as_complex(value)
         return value.item() if kind == "number" and isinstance(value, torch.Tensor) else value
 
-
-def _maker(spec: pytree.TreeSpec) -> Callable[[Sequence], Any]:
-    """The fastest way to give leaves the structure ``spec``."""
-    if spec.is_leaf():
-        return lambda leaves: leaves[0]
-    if all(child.is_leaf() for child in children_of(spec)):
-        if spec.type is tuple:
-            return tuple
-        if (
-            isinstance(spec.type, type)
-            and issubclass(spec.type, OrderedDict)
-            and dataclasses.is_dataclass(spec.type)
-        ):
-            return _record_maker(spec)
-    if _has_size(spec):
-        return lambda leaves: _with_sizes(spec, iter(leaves))
-    return lambda leaves: pytree.tree_unflatten(list(leaves), spec)
+    def _maker(self, spec: pytree.TreeSpec) -> Callable[[Sequence], Any]:
+        """The fastest way to give leaves the structure ``spec``."""
+        if spec.is_leaf():
+            return lambda leaves: leaves[0]
+        if all(child.is_leaf() for child in children_of(spec)):
+            if spec.type is tuple:
+                return tuple
+            if (
+                isinstance(spec.type, type)
+                and issubclass(spec.type, OrderedDict)
+                and dataclasses.is_dataclass(spec.type)
+            ):
+                make, self.record = _record_maker(spec)
+                return make
+        if _has_size(spec):
+            return lambda leaves: _with_sizes(spec, iter(leaves))
+        return lambda leaves: pytree.tree_unflatten(list(leaves), spec)
 
 
 def _has_size(spec: pytree.TreeSpec) -> bool:
@@ -80,12 +82,12 @@ def _with_sizes(spec: pytree.TreeSpec, leaves) -> Any:
     return pytree.SUPPORTED_NODES[spec.type].unflatten_fn(children, spec.context)
 
 
-def _record_maker(spec: pytree.TreeSpec) -> Callable[[Sequence], Any]:
+def _record_maker(spec: pytree.TreeSpec) -> tuple[Callable[[Sequence], Any], Any]:
     """For dict-like dataclasses, as the outputs of transformers:
     their constructor costs more than the rest of a call.
 
     The quick way fills attributes and items itself. It is taken only if it makes what the
-    constructor makes.
+    constructor makes; then the class, the attributes and the keys are returned too.
     """
     kind, names = spec.type, [f.name for f in dataclasses.fields(spec.type)]
 
@@ -111,4 +113,4 @@ def _record_maker(spec: pytree.TreeSpec) -> Callable[[Sequence], Any]:
         and list(twin.items()) == list(model.items())
         and len(keys) == len(children_of(spec))
     )
-    return quick if same else slow
+    return (quick, (kind, names, keys)) if same else (slow, None)

@@ -32,10 +32,11 @@ _STACKS: list[tuple[Callable[[], Any], Any]] = [
 
 
 def plain() -> list[tuple[Callable[[], Any], Any]]:
-    """The modes that each call asks for: without autocast, a trace, and modes that see torch's
-    functions or ops, the program that served the last call may serve this one.
+    """The modes that each call asks Python for: without autocast, a trace, and modes that see
+    torch's functions or ops, the program that served the last call may serve this one.
     """
-    return _PLAIN if extension.watches_torch_modes() else [*_PLAIN, *_STACKS]
+    calls = [] if extension.watches_torch_calls() else _PLAIN
+    return calls if extension.watches_torch_modes() else [*calls, *_STACKS]
 
 
 def asked(names: Collection[str]) -> list[tuple[Callable[[], Any], Any]]:

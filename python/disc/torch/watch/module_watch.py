@@ -55,7 +55,7 @@ class ModuleWatch:
         watch = extension.module_watch(
             **rows, plain=modes.plain(), tensors=extension.weight_watch([], tensors), same=same
         )
-        self._native = watch
+        self.native = watch
         #: The questions of the model about the tensors of a call (``watch.inputs``).
         self.questions = frozenset(reach.questions if reach is not None else ())
         # Tables that calls fill, and values that they read, are others each time.
@@ -100,7 +100,7 @@ class ModuleWatch:
 
     def changed(self) -> list[str]:
         """Names what is not as it was."""
-        rows, lists, cells, kinds, changed_modes, has_tensors = self._native.changes()
+        rows, lists, cells, kinds, changed_modes, has_tensors = self.native.changes()
         reach = self.reach
         if reach is None:
             return []
@@ -122,7 +122,7 @@ class ModuleWatch:
         """The places of numbers and tensors that changed to others of their kind, each with what
         tells the old value from others; empty if anything else changed.
         """
-        rows, *others, has_tensors = self._native.changes()
+        rows, *others, has_tensors = self.native.changes()
         if any(others):
             return []
         found: list[tuple[Held, Any]] = []
@@ -162,7 +162,7 @@ class ModuleWatch:
         """Returns true if all that changed are lists, dicts and sets that others took the place of,
         which hold the same.
         """
-        rows, *others = self._native.changes()
+        rows, *others = self.native.changes()
         # The same object under its key is in another place of its dict.
         are_others = all(then is not now and are_equal(then, now) for _, _, then, now in rows)
         return bool(rows) and not any(others) and are_others
@@ -171,20 +171,20 @@ class ModuleWatch:
         """Returns true if all that changed are new flags: a first call leaves them, which say what
         it has prepared.
         """
-        rows, *others = self._native.changes()
+        rows, *others = self.native.changes()
         return not any(others) and all(then is None and isinstance(now, bool) for _, _, then, now in rows)
 
     def accept_notes(self, names: Collection[str] | None) -> None:
         """Takes attributes of these names that changed for what was; without names all that
         changed, but for flags, names and submodules: a call that PyTorch runs leaves notes.
         """
-        rows, lists, *_ = self._native.changes()
+        rows, lists, *_ = self.native.changes()
         for i, key, then, now in rows:
             is_note = not is_switch(then, now) if names is None else _joined(self._spaces[i], key) in names
             if is_note:
-                self._native.accept(i, key)
+                self.native.accept(i, key)
         for i in lists if names is None else ():
-            self._native.accept_list(i)
+            self.native.accept_list(i)
 
 
 def _joined(place: str, key: Any) -> str:
