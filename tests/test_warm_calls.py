@@ -412,3 +412,56 @@ def test_modules_are_freed():
     del fast
     gc.collect()
     assert gone() is None
+
+
+@pytest.mark.parametrize(
+    "module", [nn.Linear(4, 2), nn.Sequential(nn.Linear(4, 4), nn.ReLU()), Sum()], ids=str
+)
+def test_graphs_of_torch_compile_run_no_code_of_disc(module):
+    compiled = torch.compile(module.eval(), backend="disc")
+    with torch.no_grad():
+        for _ in range(3):
+            compiled(X)
+        assert not [
+            name for name in frames(lambda: compiled(X)) if name.startswith(("CompiledGraph", "Bound"))
+        ]
+        before = disc.report(compiled).to_dict()["calls"]
+        torch.testing.assert_close(compiled(X), module(X))
+    assert disc.report(compiled).to_dict()["calls"] == before + 1
+
+
+def test_graphs_notice_weights_that_change():
+    module = nn.Linear(4, 2).eval()
+    compiled = torch.compile(module, backend="disc")
+    with torch.no_grad():
+        for _ in range(4):
+            for _ in range(2):
+                torch.testing.assert_close(compiled(X), module(X))
+            module.weight.mul_(2)
+
+
+def test_layers_that_share_a_graph_take_turns():
+    layers = nn.ModuleList(nn.Linear(4, 4) for _ in range(4)).eval()
+    for layer in layers:
+        layer.compile(backend="disc")
+    with torch.no_grad():
+        for _ in range(3):
+            for layer in layers:
+                torch.testing.assert_close(layer(X), nn.functional.linear(X, layer.weight, layer.bias))
+        for layer in layers:
+            assert not [
+                name for name in frames(lambda layer=layer: layer(X)) if name.startswith("CompiledGraph")
+            ]
+
+
+def test_weights_of_a_graph_that_are_gone_are_let_go():
+    module = nn.Linear(4, 2).eval()
+    compiled = torch.compile(module, backend="disc")
+    with torch.no_grad():
+        for _ in range(3):
+            compiled(X)
+        before = weakref.ref(module.weight)
+        module.weight = nn.Parameter(torch.ones(2, 4))
+        gc.collect()
+        assert before() is None
+        torch.testing.assert_close(compiled(X), module(X))

@@ -15,6 +15,7 @@ __all__ = [
     "Dim",
     "Executable",
     "Fact",
+    "GraphCall",
     "MemoryAhead",
     "ModuleWatch",
     "Package",
@@ -22,6 +23,7 @@ __all__ = [
     "Value",
     "WarmCall",
     "WarmCalls",
+    "WarmGraph",
     "Watch",
     "WeightWatch",
     "__version__",
@@ -276,6 +278,28 @@ class WarmCalls:
     def last(self) -> Any: ...
     def remember(self, form: Any, last: Any, call: WarmCall | None, stays: bool) -> None: ...
     def forget(self) -> None: ...
+
+@final
+class WarmGraph:
+    """The sets of weights of a graph of dynamo's, each with the code that holds it."""
+
+    def __new__(
+        cls,
+        leaves: list[tuple[str, int]] | None,
+        finish: Callable[..., Any],
+        recordings: list[Any],
+    ) -> WarmGraph: ...
+    @property
+    def calls(self) -> int: ...
+    def remember(self, watch: Watch, executable: Executable, inputs: list[int]) -> None: ...
+    def forget(self, executable: Executable) -> None: ...
+
+@final
+class GraphCall:
+    """A function that calls a graph of dynamo's."""
+
+    def __new__(cls, graph: WarmGraph, function: Callable[..., Any]) -> GraphCall: ...
+    def __call__(self, *arguments: Any) -> Any: ...
 
 @final
 class ModuleWatch:

@@ -47,6 +47,8 @@ fn _disc(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<watch::PyWeightWatch>()?;
     module.add_class::<warm::PyWarmCall>()?;
     module.add_class::<warm::PyWarmCalls>()?;
+    module.add_class::<warm::PyWarmGraph>()?;
+    module.add_class::<warm::PyGraphCall>()?;
     module.add_class::<package::PyPackage>()?;
     module.add_function(wrap_pyfunction!(ir::ops, module)?)?;
     module.add_function(wrap_pyfunction!(compile::compile, module)?)?;

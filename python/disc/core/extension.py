@@ -163,6 +163,18 @@ def warm_call(executable, **what):
     return native.WarmCall(executable=executable, **what) if is_native else None
 
 
+def warm_graph(leaves: list | None, finish, recordings: list):
+    """Keeps the weights that calls of a graph pass, each set with the code that holds it:
+    ``leaves`` are the results, which else ``finish`` makes.
+    """
+    return _extension().WarmGraph(leaves, finish, recordings)
+
+
+def graph_call(graph, function):
+    """A function that calls a graph; ``function`` serves what the graph does not."""
+    return _extension().GraphCall(graph, function)
+
+
 def call_method(function: _Function) -> _Function:
     """The method ``__call__`` of modules that keep their warm calls in ``_warm``: ``function``
     serves what these do not.

@@ -24,14 +24,19 @@ impl PyWatch {
     }
 
     /// Returns true if the arguments are the same objects and hold what they held.
-    fn are_unchanged(&self, arguments: &Bound<'_, PyTuple>) -> PyResult<bool> {
-        guarded(|| {
-            for (position, weight) in &self.weights {
-                if !weight.is_unchanged(arguments.get_borrowed_item(*position)?)? {
-                    return Ok(false);
-                }
+    #[pyo3(name = "are_unchanged")]
+    fn compare(&self, arguments: &Bound<'_, PyTuple>) -> PyResult<bool> {
+        guarded(|| self.are_unchanged(arguments))
+    }
+}
+
+impl PyWatch {
+    pub(crate) fn are_unchanged(&self, arguments: &Bound<'_, PyTuple>) -> PyResult<bool> {
+        for (position, weight) in &self.weights {
+            if !weight.is_unchanged(arguments.get_borrowed_item(*position)?)? {
+                return Ok(false);
             }
-            Ok(true)
-        })
+        }
+        Ok(true)
     }
 }

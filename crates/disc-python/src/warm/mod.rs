@@ -8,10 +8,12 @@
 mod arguments;
 mod call;
 mod calls;
+mod graph;
 mod method;
 mod result;
 mod surroundings;
 
 pub(crate) use call::PyWarmCall;
 pub(crate) use calls::PyWarmCalls;
+pub(crate) use graph::{PyGraphCall, PyWarmGraph};
 pub(crate) use method::call_method;

@@ -42,6 +42,9 @@ class DynamoGraph:
     given: list[torch.fx.Node] = field(default_factory=list)
     #: Makes the results out of the arguments and of what compiled code gives.
     finish: Callable | None = None
+    #: The results by their number among the outputs ("output") or the arguments ("arg"); None where
+    #: ``finish`` makes some.
+    leaves: list[tuple[str, int]] | None = None
     #: Weights are at hand when the graph is compiled.
     has_weights: bool = True
     #: The inputs that hold numbers, by the positions of the arguments.

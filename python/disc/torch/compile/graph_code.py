@@ -178,6 +178,8 @@ class BoundWhole(Bound):
         self.native = native
         self._code = code
         self._pick = code.compilation.pick
+        #: The positions of the inputs among the arguments.
+        self.inputs = code.compilation.inputs
 
     def executables(self) -> list[Any]:
         return [self.native]

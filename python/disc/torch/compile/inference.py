@@ -13,6 +13,7 @@ from __future__ import annotations
 import logging
 import threading
 import weakref
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,6 +48,8 @@ class Prepared:
     bound: graph_code.Bound
     #: Times that these weights had changed.
     changes: int = 0
+    #: Calls with it are native.
+    is_warm: bool = False
     #: They call when a weight is gone.
     deaths: tuple[weakref.ref, ...] = ()
 
@@ -64,7 +67,8 @@ class CompiledGraph:
         *,
         packs_weights: bool = True,
     ):
-        self.calls = 0
+        #: Calls that Python served.
+        self._calls = 0
         #: Calls that dynamo's graph served.
         self._refusals = Refusals()
         self._eager = gm.forward
@@ -78,6 +82,8 @@ class CompiledGraph:
         #: By the identities of the weights.
         self._sets: dict[tuple[int, ...], Prepared] = {}
         self._last: Prepared | None = None
+        #: Serves calls with weights that were passed before.
+        self._warm = extension.warm_graph(graph.leaves, graph.finish, capturing.active)
         self._preparations = 0
         #: No code could be made for weights that keep changing.
         self._failed: Error | None = None
@@ -93,9 +99,18 @@ class CompiledGraph:
             made(packs_weights), lambda: made(packs_parts), self._options, self._milliseconds, self._name
         )
 
-    def call(self, *args):
-        """The results of the graph for the arguments that dynamo passes."""
-        self.calls += 1
+    @property
+    def calls(self) -> int:
+        """The number of calls."""
+        return self._calls + self._warm.calls
+
+    @property
+    def call(self) -> Callable:
+        """The function that gives the results for the arguments that dynamo passes."""
+        return extension.graph_call(self._warm, self._call)
+
+    def _call(self, *args):
+        self._calls += 1
         last = self._last
         try:
             if last is None or not last.watch.are_unchanged(args):
@@ -110,7 +125,23 @@ class CompiledGraph:
             if not last.bound.may_retry(error):
                 raise
             return self._run_eager(error, args)
+        self._remember(last)
         return self._finish(args, outputs)
+
+    def _remember(self, prepared: Prepared) -> None:
+        """Serves calls with these weights natively from here on, where all outputs are new."""
+        if prepared.is_warm or type(prepared.bound) is not graph_code.BoundWhole:
+            return
+        with self._lock:
+            is_held = prepared in self._sets.values()
+            if is_held and not prepared.is_warm:
+                prepared.is_warm = True
+                self._warm.remember(prepared.watch, prepared.bound.native, prepared.bound.inputs)
+
+    def _forget(self, prepared: Prepared | None) -> None:
+        """Serves no calls natively any more with weights that are gone, or were changed."""
+        if prepared is not None and prepared.is_warm:
+            self._warm.forget(prepared.bound.native)
 
     def _recorded(self, bound: graph_code.Bound, args: tuple) -> list:
         with capturing.call_of(self):
@@ -143,8 +174,9 @@ class CompiledGraph:
             self._preparations += 1
             new = Prepared(extension.watch(args, positions), self._code.bind(args), changes)
             new.deaths = tuple(self._watched(args[position], key) for position in positions)
+            self._forget(found)
             if found is None and len(self._sets) >= _MOST_SETS:
-                self._sets.pop(next(iter(self._sets)))
+                self._forget(self._sets.pop(next(iter(self._sets))))
             self._sets[key] = self._last = new
             return new
 
@@ -163,8 +195,10 @@ class CompiledGraph:
         def forget(_):
             graph = ours()
             held = graph._sets.pop(key, None) if graph is not None else None
-            if held is not None and graph._last is held:
-                graph._last = None
+            if held is not None:
+                graph._forget(held)
+                if graph._last is held:
+                    graph._last = None
 
         return weakref.ref(weight, forget)
 
@@ -173,6 +207,8 @@ class CompiledGraph:
         _LOG.info("the weights of a graph keep changing: they are not prepared any more")
         try:
             self._code = self._compiled(packs_weights=False)
+            for held in self._sets.values():
+                self._forget(held)
             self._sets.clear()
             self._last = self._sets[()] = Prepared(extension.watch(args, []), self._code.bind(args))
         except Error as error:

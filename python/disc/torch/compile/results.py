@@ -8,6 +8,7 @@ memory as in eager mode, and cost no kernel.
 from __future__ import annotations
 
 import operator
+import re
 from typing import TYPE_CHECKING, Any
 
 import sympy
@@ -52,11 +53,22 @@ def split_results(graph: DynamoGraph) -> None:
         leaves.append(leaf)
     printer.line(f"return ({''.join(f'{leaf}, ' for leaf in leaves)})")
     graph.finish, _ = printer.function("finish", "args, outputs")
+    graph.leaves = _as_they_are(leaves)
     (output,) = (n for n in traced.graph.nodes if n.op == "output")
     output.args = (tuple(_in_memory_order(traced.graph, output, node) for node in graph.given),)
     for node in reversed(list(traced.graph.nodes)):
         if node.op == "call_function" and not node.users and (_is_view(node) or node in sources):
             traced.graph.erase_node(node)
+
+
+#: A result that is an argument, or what compiled code gives.
+_PLAIN = re.compile(r"(arg|output)s\[(\d+)\]")
+
+
+def _as_they_are(leaves: list[str]) -> list[tuple[str, int]] | None:
+    """The results by their number among the outputs or the arguments; None if some are made."""
+    found = [_PLAIN.fullmatch(leaf) for leaf in leaves]
+    return None if None in found else [(match[1], int(match[2])) for match in found if match]
 
 
 def _refuse_freed_views(traced: Traced) -> None:

@@ -103,9 +103,10 @@ def compiled_for_training(
         _keep_donated(TracingContext.try_get())
         part, _ = _part(inner, options, "backward")
         made.parts["backward"] = part
+        run = part.call
 
         def call(args: list):
-            results = part.call(*args)
+            results = run(*args)
             # Saved tensors that only the list holds are free now.
             args.clear()
             return results
