@@ -8,6 +8,7 @@
 //! asks the system.
 use disc_ral::{AllocError, Device, host_device};
 use std::{
+    alloc::{Layout, alloc, dealloc},
     ptr::NonNull,
     sync::{Arc, LazyLock, Mutex},
 };
@@ -15,6 +16,10 @@ use std::{
 /// Smaller blocks are left to the allocator, which keeps them itself.
 const LEAST_KEPT: usize = 1 << 20;
 const MOST_KEPT: usize = 128 << 20;
+/// Blocks of at most this many bytes waste some to be aligned.
+const MOST_SMALL: usize = 1 << 10;
+/// The alignment of blocks.
+const ALIGN: usize = 64;
 /// Large blocks have a multiple of this many bytes.
 const GRAIN: usize = 64 << 10;
 
@@ -34,6 +39,8 @@ unsafe impl Send for Kept {}
 pub(super) struct Block {
     at: NonNull<u8>,
     bytes: usize,
+    /// The allocation that a small block is in.
+    allocation: Option<NonNull<u8>>,
 }
 
 // SAFETY: memory of its own.
@@ -41,12 +48,26 @@ unsafe impl Send for Block {}
 
 impl Block {
     pub(super) fn new(bytes: usize) -> Result<Self, AllocError> {
+        if bytes <= MOST_SMALL {
+            return Self::small(bytes);
+        }
         let wanted =
             if bytes < LEAST_KEPT { bytes.max(1) } else { bytes.checked_next_multiple_of(GRAIN).ok_or(AllocError::Size)? };
         if let Some(kept) = take(wanted) {
-            return Ok(Self { at: kept.at, bytes: kept.bytes });
+            return Ok(Self { at: kept.at, bytes: kept.bytes, allocation: None });
         }
-        DEVICE.alloc(wanted).map(|at| Self { at, bytes: wanted })
+        DEVICE.alloc(wanted).map(|at| Self { at, bytes: wanted, allocation: None })
+    }
+
+    /// Makes a block in an allocation of usual alignment, which leaves room for it: allocators keep
+    /// freed ones of these at hand, and search for aligned ones each time.
+    fn small(bytes: usize) -> Result<Self, AllocError> {
+        // SAFETY: the layout has a positive size.
+        let allocation = NonNull::new(unsafe { alloc(small_layout(bytes)) }).ok_or(AllocError::System)?;
+        let skipped = allocation.addr().get().wrapping_neg() % ALIGN;
+        // SAFETY: within the allocation, which is that much longer.
+        let at = unsafe { allocation.add(skipped) };
+        Ok(Self { at, bytes, allocation: Some(allocation) })
     }
 
     pub(super) fn at(&self) -> *mut u8 {
@@ -56,11 +77,20 @@ impl Block {
 
 impl Drop for Block {
     fn drop(&mut self) {
+        if let Some(allocation) = self.allocation {
+            // SAFETY: allocated with this layout, and used by nobody any more.
+            unsafe { dealloc(allocation.as_ptr(), small_layout(self.bytes)) };
+            return;
+        }
         for freed in keep(Kept { at: self.at, bytes: self.bytes }) {
             // SAFETY: allocated with this size, and used by nobody any more.
             unsafe { DEVICE.free(freed.at, freed.bytes) };
         }
     }
+}
+
+fn small_layout(bytes: usize) -> Layout {
+    Layout::from_size_align(bytes + ALIGN, align_of::<u64>()).expect("small sizes make a layout")
 }
 
 /// Takes a kept block that is at most a quarter larger than wanted.
@@ -119,6 +149,12 @@ mod tests {
 
         let small = Block::new(0).unwrap();
         assert!(small.at().addr().is_multiple_of(64));
+        for bytes in [1, 63, 64, 1000, MOST_SMALL, MOST_SMALL + 1] {
+            let block = Block::new(bytes).unwrap();
+            assert!(block.at().addr().is_multiple_of(ALIGN));
+            // SAFETY: memory of the block.
+            unsafe { block.at().write_bytes(7, bytes) };
+        }
         assert_eq!(Block::new(usize::MAX).err(), Some(AllocError::Size));
         assert!(matches!(Block::new(1 << 60), Err(AllocError::OverLimit(_))));
     }
