@@ -84,8 +84,8 @@ def is_known(name: str | None) -> bool:
     return isinstance(name, str) and name.partition(".")[0] in _KNOWN
 
 
-def refuse(f: types.FunctionType, names: Mapping[str, Any], space: dict) -> None:
-    """Raises for a function whose result no hash covers."""
+def refuse(f: types.FunctionType, names: Mapping[str, Any], space: dict, here: list[str]) -> None:
+    """Raises for a function whose result no hash covers; ``here`` has the names of globals."""
     called = f"{space.get('__name__')}.{f.__qualname__}"
     # Of built-in functions; a name of the module's own is another thing.
     if blind := {name for name in _BLIND & names.keys() if _is_builtin(name, space)}:
@@ -93,8 +93,8 @@ def refuse(f: types.FunctionType, names: Mapping[str, Any], space: dict) -> None
     if "ops" in names and (composed := composed_of(names.keys())):
         raise Unsure(f"{called} uses {composed}, whose steps are not known by version")
     is_own = not is_installed(space)
-    for name in names:
-        if name in space and (asked := asks(space[name], is_own)):
+    for name in here:
+        if asked := asks(space[name], is_own):
             raise Moves(f"its code uses {asked}")
     if not is_own:
         return

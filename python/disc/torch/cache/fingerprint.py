@@ -16,10 +16,13 @@ from __future__ import annotations
 import dataclasses
 import functools
 import importlib.util
+import operator
+import os
 import pathlib
 import re
 import sys
 import types
+from collections.abc import Iterator
 from typing import Any
 
 import numpy
@@ -115,8 +118,7 @@ def digest(
 
 def own_files() -> tuple:
     """This package as it lies on disk, which has to be as it was loaded."""
-    here = pathlib.Path(disc.__file__).parent
-    stats = [(str(path.relative_to(here)), path.stat()) for path in sorted(here.rglob("*.py"))]
+    stats = sorted(_files(os.path.dirname(disc.__file__), ""), key=operator.itemgetter(0))
     for name, stat in stats:
         if max(stat.st_mtime_ns, stat.st_ctime_ns) > disc._LOADED_NS:
             raise Unsure(f"disc itself was changed after it was loaded: {name}")
@@ -136,6 +138,15 @@ def _version_of_sympy() -> str:
 
         return sympy.__version__
     return found[1]
+
+
+def _files(folder: str, place: str) -> Iterator[tuple[str, os.stat_result]]:
+    with os.scandir(folder) as found:
+        for entry in found:
+            if entry.name.endswith(".py"):
+                yield place + entry.name, entry.stat()
+            elif entry.is_dir() and entry.name != "__pycache__":
+                yield from _files(entry.path, f"{place}{entry.name}{os.sep}")
 
 
 def _matmul_precision() -> str | None:

@@ -438,7 +438,8 @@ class Walk:
             return
         facts, space = self.notes.of(f.__code__), f.__globals__
         names, values = facts.names, facts.values
-        refuse(f, names, space)
+        here = [name for name in names if name in space]
+        refuse(f, names, space, here)
         if names.keys() & {"environ", "environb", "getenv", "expandvars", "expanduser"}:
             self.environment()
         for name in SETTINGS.keys() & names.keys():
@@ -446,7 +447,7 @@ class Walk:
         if "argv" in names and "sys" in names:
             self.put(list(sys.argv))
         if "globals" in names:
-            names = {**names, **dict.fromkeys(space)}
+            names, here = {**names, **dict.fromkeys(space)}, [*dict.fromkeys((*here, *space))]
         is_own = not is_installed(space)
         self.names |= names.keys()
         self.values |= values
@@ -454,13 +455,14 @@ class Walk:
         for name in facts.imports:
             self.word("import", name)
             self.inside(sys.modules.get(code_names.absolute(name, space)), names, values, is_own=is_own)
-        for name in names:
-            if name in space:
-                self.word("global", name)
-                if isinstance(space[name], type):
-                    self.made.add(space[name])
-                self.named(space[name], name in values)
-                self.inside(space[name], names, values, is_own=is_own)
+        for name in here:
+            value = space[name]
+            self.said.append(f"global {name}")
+            if isinstance(value, type):
+                self.made.add(value)
+            self.named(value, name in values)
+            if isinstance(value, types.ModuleType):
+                self.inside(value, names, values, is_own=is_own)
 
     def named(self, x: Any, is_value: bool) -> None:
         if isinstance(x, types.ModuleType) and not is_value:

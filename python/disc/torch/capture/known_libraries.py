@@ -131,9 +131,12 @@ def is_harmless(place: Place | None, causal_free: bool) -> bool:
 @functools.cache
 def _version(library: str) -> tuple[int, ...] | None:
     try:
-        text = importlib.metadata.version(library)
+        found = importlib.metadata.distribution(library)
     except importlib.metadata.PackageNotFoundError:
         return None
+    # The whole file, with a long description, takes milliseconds to read as a message.
+    line = re.search(r"^Version: (.*)$", found.read_text("METADATA") or "", re.MULTILINE)
+    text = line[1] if line is not None else found.version
     return tuple(int(part) for part in re.findall(r"\d+", text.partition("+")[0])[:3])
 
 
