@@ -339,6 +339,7 @@ def compile(
     *,
     cache: str | PathLike[str] | None = None,
     cache_weights: bool = False,
+    first: Sequence[Sequence[int]] | None = None,
 ) -> Artifact: ...
 def load_code(
     code: bytes,

@@ -17,6 +17,7 @@ mod amx;
 mod context;
 mod convolution;
 mod cpu_features;
+mod deferred;
 mod dtype;
 mod grid;
 mod library;
@@ -31,6 +32,7 @@ pub use convolution::LibraryConvolution;
 pub use cpu_features::needed_aarch64_feature;
 #[cfg(target_arch = "aarch64")]
 pub use cpu_features::scalable_vector_bytes;
+pub use deferred::{DEFERRED_LOOKUP_SYMBOL, DEFERRED_TABLE_SYMBOL, DeferredLookup};
 pub use dtype::DType;
 pub use grid::{GRID_OVERLAPS, GRID_PERSISTENT, GridLaunch};
 pub use library::{Activation, LIBRARY_TF32, LibraryGemm};

@@ -29,7 +29,7 @@ use std::{
 /// for the last one.
 const BATCH: usize = 25;
 /// LLVM recurses over large functions.
-const STACK: usize = 16 << 20;
+pub(crate) const STACK: usize = 16 << 20;
 
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -140,11 +140,11 @@ pub fn ptx(program: &Program, targets: &Compilation) -> Result<String, Error> {
 }
 
 /// Checks that kernels and host programs go into one shared object, the only form of code yet.
-fn check(targets: &Compilation) -> Result<(), Error> {
+pub(crate) fn check(targets: &Compilation) -> Result<(), Error> {
     Ok(targets.check_backend()?)
 }
 
-fn is_kernel_code(function: &Function) -> bool {
+pub(crate) fn is_kernel_code(function: &Function) -> bool {
     match function.kind {
         FunctionKind::Kernel | FunctionKind::Routine => true,
         FunctionKind::Func | FunctionKind::Host => false,
@@ -160,7 +160,7 @@ fn lower_all<'c>(context: &'c Context, machine: &Machine, program: &Program, tar
 }
 
 /// Opens an empty module for `machine`.
-fn open<'c>(context: &'c Context, machine: &Machine, target: &Target) -> Emit<'c> {
+pub(crate) fn open<'c>(context: &'c Context, machine: &Machine, target: &Target) -> Emit<'c> {
     let module = context.create_module("disc");
     machine.prepare(&module);
     Emit::new(context, module, target.clone())
@@ -180,16 +180,16 @@ fn lower_any(emit: &Emit<'_>, program: &Program, function: &Function) -> Result<
 }
 
 /// The functions of one LLVM module.
-struct Batch<'p> {
-    functions: &'p [&'p Function],
-    target: &'p Target,
-    codegen: Codegen,
+pub(crate) struct Batch<'p> {
+    pub(crate) functions: &'p [&'p Function],
+    pub(crate) target: &'p Target,
+    pub(crate) codegen: Codegen,
     /// The module exports the version of the runtime's contract.
-    versioned: bool,
+    pub(crate) versioned: bool,
 }
 
 /// Compiles one batch to an object, and times both halves.
-fn object(program: &Program, batch: &Batch<'_>) -> Result<(Object, Duration, Duration), Error> {
+pub(crate) fn object(program: &Program, batch: &Batch<'_>) -> Result<(Object, Duration, Duration), Error> {
     in_context(|context| {
         let start = Instant::now();
         let machine = Machine::new(batch.target, batch.codegen)?;
@@ -214,7 +214,11 @@ fn export_version(emit: &Emit<'_>) {
 
 /// Runs `job` for every number below `count` on up to `threads` threads. Returns the results in
 /// order, or the first error in order.
-fn in_parallel<T: Send>(count: usize, threads: usize, job: impl Fn(usize) -> Result<T, Error> + Sync) -> Result<Vec<T>, Error> {
+pub(crate) fn in_parallel<T: Send>(
+    count: usize,
+    threads: usize,
+    job: impl Fn(usize) -> Result<T, Error> + Sync,
+) -> Result<Vec<T>, Error> {
     let next = AtomicUsize::new(0);
     let done: Vec<Mutex<Option<Result<T, Error>>>> = (0..count).map(|_| Mutex::new(None)).collect();
     let work = || {

@@ -7,6 +7,7 @@
 //! - every failure is an [`Error`], a fatal error of LLVM included, and the next call works;
 //! - any thread may call anything here.
 mod compile;
+mod deferred;
 mod emit;
 mod error;
 mod function;
@@ -20,6 +21,7 @@ mod target;
 pub mod text;
 
 pub use compile::{Compiled, Options, Timings, assembly, compile, llvm_ir, ptx};
+pub use deferred::{Deferred, compile_first};
 pub use error::Error;
 pub use link::link;
 pub use lower::entry_symbol;

@@ -40,25 +40,27 @@ pub(crate) struct PyArtifact {
 
 /// Compiles the module of a builder, or a module as IR text. `options` are those of the table in
 /// disc-options; `cache` is the folder of the cache on disk, which keeps prepared weights too with
-/// `cache_weights`.
+/// `cache_weights`. `first` are the sizes of the inputs of a first call, at hand: functions that it
+/// does not run may be compiled later, while calls are served.
 #[pyfunction]
-#[pyo3(signature = (source, options = None, *, cache = None, cache_weights = false))]
+#[pyo3(signature = (source, options = None, *, cache = None, cache_weights = false, first = None))]
 pub(crate) fn compile(
     py: Python<'_>,
     source: &Bound<'_, PyAny>,
     options: Option<&Bound<'_, PyDict>>,
     cache: Option<PathBuf>,
     cache_weights: bool,
+    first: Option<Vec<Vec<i64>>>,
 ) -> PyResult<PyArtifact> {
     guarded(|| {
         let chosen = options.map_or_else(|| Ok(Options::default()), read_options)?;
         let options = Options { cache, cache_weights, ..chosen };
         let artifact = if let Ok(builder) = source.cast::<PyBuilder>() {
             let (module, options) = (builder.get().finished()?, options.clone());
-            apart(py, move || facade::compile(module, &options))?
+            apart(py, move || facade::compile_first(module, &options, first.as_deref()))?
         } else if let Ok(text) = source.extract::<String>() {
             let options = options.clone();
-            apart(py, move || facade::compile_text(&text, &options))?
+            apart(py, move || facade::compile_text_first(&text, &options, first.as_deref()))?
         } else {
             let came = crate::describe(source);
             return Err(Failure::argument(format!("the module is {came}, expected a Builder or IR text")).into());
@@ -94,8 +96,9 @@ impl PyArtifact {
 
     /// The machine code, a shared object.
     #[getter]
-    fn code<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
-        PyBytes::new(py, &self.artifact.code)
+    fn code<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        let code = py.detach(|| self.artifact.code()).map_err(Failure::from)?;
+        Ok(PyBytes::new(py, &code))
     }
 
     /// Returns the report of the compilation: a dict.
@@ -124,6 +127,7 @@ pub(crate) fn report_dict<'py>(py: Python<'py>, report: &Report) -> PyResult<Bou
     };
     dict.set_item("plans", report.variants.iter().map(variant).collect::<PyResult<Vec<_>>>()?)?;
     dict.set_item("versions", report.versions)?;
+    dict.set_item("deferred", report.deferred)?;
     dict.set_item("target", &report.target)?;
     dict.set_item("signature", &report.dims)?;
     dict.set_item("notes", &report.notes)?;

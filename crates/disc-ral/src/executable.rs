@@ -6,6 +6,7 @@
 use crate::{
     bind::bind,
     call::{Call, CallState},
+    deferred::{self, Deferred},
     device::{Device, Image, Kernels},
     error::{Error, code},
     failure::Failure,
@@ -19,11 +20,13 @@ use crate::{
     tensor::{OutputAllocator, OutputError, TensorRef},
     weights::{Prepared, Weight, WeightSet, WeightState},
 };
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, Guard};
 use disc_abi::{DEVICE_CPU, DType, EntryFn, FLAG_ALIAS, FLAG_WRITTEN, STATUS_OK, Tensor};
 use std::{
+    ffi::c_void,
     hash::{DefaultHasher, Hash, Hasher},
-    ptr, slice,
+    ptr::{self, NonNull},
+    slice,
     sync::{
         Arc, Mutex,
         atomic::{AtomicU64, AtomicUsize, Ordering},
@@ -39,14 +42,24 @@ pub struct Code {
     prepare: Vec<EntryFn>,
     names: KernelNames,
     image: Option<Image>,
+    /// The functions that the library lacks; stubs read this memory.
+    deferred: Option<Box<Arc<dyn Deferred>>>,
+    /// Addresses of the functions that a first library lacked.
+    table: Option<NonNull<*const c_void>>,
 }
+
+// SAFETY: the table is constant memory of the library, which lives as long.
+unsafe impl Send for Code {}
+// SAFETY: as above.
+unsafe impl Sync for Code {}
 
 impl Code {
     /// Takes the entries that the metadata names from a library.
     pub fn from_library(library: Arc<Library>, meta: &ModuleMeta) -> Result<Self, Error> {
         let entries = meta.entries.iter().map(|entry| library.entry(&entry.symbol)).collect::<Result<_, _>>()?;
         let prepare = meta.prepare.iter().map(|symbol| library.entry(symbol)).collect::<Result<_, _>>()?;
-        Ok(Self { entries, prepare, names: KernelNames::of(library, meta), image: None })
+        let table = deferred::table(&library);
+        Ok(Self { entries, prepare, names: KernelNames::of(library, meta), image: None, deferred: None, table })
     }
 
     /// Takes functions that are part of this program, in the order of the metadata.
@@ -54,7 +67,25 @@ impl Code {
     /// # Safety
     /// They keep the contract of [`EntryFn`] for the metadata that they are used with.
     pub unsafe fn from_functions(entries: Vec<EntryFn>, prepare: Vec<EntryFn>) -> Self {
-        Self { entries, prepare, names: KernelNames::default(), image: None }
+        Self { entries, prepare, names: KernelNames::default(), image: None, deferred: None, table: None }
+    }
+
+    /// Lets a first library find the functions that it lacks.
+    ///
+    /// # Errors
+    /// A library that is no first one.
+    pub fn with_deferred(mut self, deferred: &Arc<dyn Deferred>) -> Result<Self, Error> {
+        let library = self.names.library().ok_or_else(|| Error::internal("functions of this program defer none"))?;
+        self.deferred = Some(deferred::connect(library, deferred)?);
+        Ok(self)
+    }
+
+    /// Returns the address of a function that the first library lacked; `None` if this is no whole
+    /// library.
+    pub(crate) fn deferred_function(&self, number: u32) -> Option<*const c_void> {
+        // SAFETY: the table has an entry for each stub of the first library, which gives its own
+        // number.
+        self.table.map(|table| unsafe { table.add(number as usize).read() })
     }
 
     /// Adds the grid kernels that the entries launch.
@@ -81,7 +112,8 @@ pub struct ExecutableOptions {
 /// A compiled module, ready to run.
 pub struct Executable {
     device: Arc<dyn Device>,
-    code: Code,
+    /// That of a first library until the whole one is there.
+    code: ArcSwap<Code>,
     meta: Arc<ModuleMeta>,
     options: ExecutableOptions,
     kernels: Option<Kernels>,
@@ -95,7 +127,7 @@ impl Executable {
     /// Checks code and weights against the metadata and runs the `prepare` entries.
     pub fn new(
         device: Arc<dyn Device>,
-        code: Code,
+        code: impl Into<Arc<Code>>,
         meta: Arc<ModuleMeta>,
         weights: Vec<Weight>,
         options: ExecutableOptions,
@@ -107,19 +139,20 @@ impl Executable {
     /// `prepare` entries, if given. [`Executable::refresh`] runs them.
     pub fn with_prepared(
         device: Arc<dyn Device>,
-        code: Code,
+        code: impl Into<Arc<Code>>,
         meta: Arc<ModuleMeta>,
         weights: Vec<Weight>,
         options: ExecutableOptions,
         prepared: Option<Prepared>,
     ) -> Result<Self, Error> {
+        let code = code.into();
         check_meta(&code, &meta)?;
         let kernels = code.image.as_ref().map(|image| device.load(image)).transpose()?;
         let weights = prepare(&device, (&code, kernels.as_ref()), &meta, weights, &options, prepared)?;
         Ok(Self {
             kernels,
             device,
-            code,
+            code: ArcSwap::new(code),
             meta,
             options,
             weights: ArcSwap::from_pointee(weights),
@@ -152,7 +185,8 @@ impl Executable {
         inputs: &[TensorRef<'_>],
         outputs: &mut dyn OutputAllocator,
     ) -> Result<(), Error> {
-        let (Some(&function), Some(meta)) = (self.code.entries.get(entry), self.meta.entries.get(entry)) else {
+        let code = self.code();
+        let (Some(&function), Some(meta)) = (code.entries.get(entry), self.meta.entries.get(entry)) else {
             let message = format!("the module has {} entries, no number {entry}", self.meta.entries.len());
             return Err(Error::internal(message));
         };
@@ -164,29 +198,47 @@ impl Executable {
             )));
         }
         let result = match session.profile.is_some() || profile::is_traced() {
-            false => self.run_bound((function, meta), session, inputs, outputs),
-            true => self.run_watched((function, meta), session, inputs, outputs),
+            false => self.run_bound((&code.names, function, meta), session, inputs, outputs),
+            true => self.run_watched((&code.names, function, meta), session, inputs, outputs),
+        };
+        let result = match &code.deferred {
+            None => result,
+            Some(deferred) => went(result, &***deferred),
         };
         session.descriptors.clear();
         self.peak_arena.fetch_max(session.arena.peak(), Ordering::Relaxed);
         result
     }
 
+    /// Returns the code that calls run now: the whole library in place of a first one, once it is
+    /// there.
+    #[inline]
+    fn code(&self) -> Guard<Arc<Code>> {
+        let code = self.code.load();
+        match code.deferred.as_ref().and_then(|deferred| deferred.whole()) {
+            Some(Ok(whole)) => {
+                self.code.store(whole);
+                self.code.load()
+            }
+            _ => code,
+        }
+    }
+
     #[inline]
     fn run_bound(
         &self,
-        (function, meta): (EntryFn, &EntryMeta),
+        (names, function, meta): (&KernelNames, EntryFn, &EntryMeta),
         session: &mut SessionState,
         inputs: &[TensorRef<'_>],
         outputs: &mut dyn OutputAllocator,
     ) -> Result<(), Error> {
         if self.device.kind() == DEVICE_CPU {
-            return self.run_there((function, meta), session, inputs, outputs);
+            return self.run_there((names, function, meta), session, inputs, outputs);
         }
         session.queue.begin(self.kind_of(meta, inputs)).map_err(|failure| session.late(failure))?;
         session.last = Some(Arc::clone(&self.meta));
         Staging::run(session, meta, (inputs, outputs), |session, inputs, outputs| {
-            self.run_there((function, meta), session, inputs, outputs)?;
+            self.run_there((names, function, meta), session, inputs, outputs)?;
             match self.options.waits {
                 true => session.queue.sync().map_err(|failure| Failure::Launch(failure).into_error(&self.meta, meta)),
                 false => Ok(()),
@@ -206,14 +258,14 @@ impl Executable {
     #[inline]
     fn run_there(
         &self,
-        (function, meta): (EntryFn, &EntryMeta),
+        (names, function, meta): (&KernelNames, EntryFn, &EntryMeta),
         session: &mut SessionState,
         inputs: &[TensorRef<'_>],
         outputs: &mut dyn OutputAllocator,
     ) -> Result<(), Error> {
         bind(&mut session.descriptors, meta, inputs, self.device.kind())?;
         let (weights, gemm) = (self.weights.load(), self.options.gemm.as_deref());
-        let code = (&self.code.names, self.kernels.as_ref());
+        let code = (names, self.kernels.as_ref());
         call(function, session, (&weights, gemm), (&self.meta, code), meta, outputs)?;
         finish_outputs(meta, &session.descriptors.outputs, outputs)
     }
@@ -223,12 +275,12 @@ impl Executable {
     #[inline(never)]
     fn run_watched(
         &self,
-        entry: (EntryFn, &EntryMeta),
+        entry: (&KernelNames, EntryFn, &EntryMeta),
         session: &mut SessionState,
         inputs: &[TensorRef<'_>],
         outputs: &mut dyn OutputAllocator,
     ) -> Result<(), Error> {
-        let traced = Traced::call(session, entry.1, inputs);
+        let traced = Traced::call(session, entry.2, inputs);
         let result = self.run_bound(entry, session, inputs, outputs);
         traced.end(session);
         result
@@ -237,8 +289,8 @@ impl Executable {
     /// Replaces all weights: checks them, runs the `prepare` entries on them, then swaps. Running
     /// calls keep the old weights; on an error the old weights stay.
     pub fn refresh(&self, weights: Vec<Weight>) -> Result<(), Error> {
-        let code = (&self.code, self.kernels.as_ref());
-        let weights = prepare(&self.device, code, &self.meta, weights, &self.options, None)?;
+        let code = self.code();
+        let weights = prepare(&self.device, (&code, self.kernels.as_ref()), &self.meta, weights, &self.options, None)?;
         self.weights.store(Arc::new(weights));
         Ok(())
     }
@@ -304,6 +356,21 @@ impl Executable {
     /// Returns the bytes of plain weights that are kept alive, and of prepared blobs.
     pub fn weight_bytes(&self) -> (usize, usize) {
         self.weights.load().bytes()
+    }
+}
+
+/// Ends a call of a first library: a successful one starts to compile the functions that are
+/// deferred, and one that lacked a function fails for the reason why it is not there.
+fn went(result: Result<(), Error>, deferred: &dyn Deferred) -> Result<(), Error> {
+    match (result, deferred.whole()) {
+        (Ok(()), _) => {
+            deferred.start();
+            Ok(())
+        }
+        (Err(error), Some(Err(reason))) if error.code == code::INTERNAL => {
+            Err(Error::internal(format!("functions that the call needs could not be compiled: {reason}")))
+        }
+        (Err(error), _) => Err(error),
     }
 }
 

@@ -39,6 +39,11 @@ impl KernelNames {
         Self { library: Some(library), sources, lines, known: Mutex::default(), grids: Vec::new() }
     }
 
+    /// Returns the library of the kernels; `None` for functions of this program.
+    pub(crate) fn library(&self) -> Option<&Library> {
+        self.library.as_deref()
+    }
+
     /// Returns the handle under which a grid kernel is known here. It is no address of code: these
     /// have high addresses.
     pub(crate) fn handle_of_grid(number: u32) -> KernelHandle {

@@ -67,6 +67,7 @@ mod call;
 mod cpu;
 #[cfg(feature = "cuda")]
 pub mod cuda;
+mod deferred;
 mod device;
 mod devices;
 mod error;
@@ -93,6 +94,7 @@ pub use cache_directory::{cache_directory, is_private};
 pub use cpu::{Cpu, Prefault};
 #[cfg(feature = "cuda")]
 pub use cuda::CudaError;
+pub use deferred::Deferred;
 pub use device::{Device, Fault, GridCall, Image, Kernels, Launch, LaunchFailure, Queue, QueueMemory, Threads};
 pub use devices::{Backend, DeviceError, DeviceName, Refusal, devices, host_device, open_device, register_backend};
 pub use disc_abi::{DEVICE_CPU, DEVICE_CUDA, DType};

@@ -84,7 +84,7 @@ impl Library {
         Some(unsafe { CStr::from_ptr(found.dli_sname) }.to_string_lossy().into_owned())
     }
 
-    fn symbol(&self, name: &str) -> Result<NonNull<c_void>, Error> {
+    pub(crate) fn symbol(&self, name: &str) -> Result<NonNull<c_void>, Error> {
         let c_name = CString::new(name).map_err(|_| load_error(format!("the symbol {name:?} holds a NUL")))?;
         // SAFETY: a live handle and a NUL-terminated name.
         let address = unsafe { libc::dlsym(self.handle.as_ptr(), c_name.as_ptr()) };

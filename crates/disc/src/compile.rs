@@ -2,6 +2,7 @@
 use crate::{
     Error, Executable, Options, Report, Specialize, VariantReport,
     cache::{self, Outcome},
+    deferred::{Deferred, Entry},
     dump::{Dump, with_lines},
     library,
     meta::{describe, drop_unread, grids, lines_of},
@@ -9,7 +10,7 @@ use crate::{
     weights::{Constants, by_name, weights_by_name},
 };
 use disc_codegen::{
-    host::Program,
+    host::{Program, reached},
     target::{Compilation, Target, TargetError},
 };
 use disc_ir::{
@@ -30,8 +31,10 @@ use std::{
 /// Machine code and the metadata that the runtime needs.
 #[derive(Clone, Debug)]
 pub struct Artifact {
-    /// A shared object for [`Report::target`].
-    pub code: Arc<[u8]>,
+    /// A shared object for [`Report::target`]: the first one, if functions are deferred.
+    pub(crate) code: Arc<[u8]>,
+    /// The functions that the code lacks; `None` if it is whole.
+    pub(crate) deferred: Option<Arc<Deferred>>,
     /// The kernels for a device that is no CPU.
     pub image: Option<Image>,
     pub meta: Arc<ModuleMeta>,
@@ -59,7 +62,7 @@ pub(crate) struct Source {
 pub(crate) type Recipes = Arc<HashMap<String, Arc<str>>>;
 
 /// Data of a compilation besides its code.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Made {
     /// The recipes of the prepared weights.
     pub(crate) recipes: Recipes,
@@ -82,7 +85,16 @@ pub fn parse(text: &str) -> Result<Module, Error> {
 /// # Errors
 /// A program that is not well formed, a target or a device that does not exist, or a failure of the
 /// compiler.
-pub fn compile(mut module: Module, options: &Options) -> Result<Artifact, Error> {
+pub fn compile(module: Module, options: &Options) -> Result<Artifact, Error> {
+    compile_first(module, options, None)
+}
+
+/// Compiles a module for a first call whose inputs have these sizes: functions that the call does
+/// not run may be compiled later, while calls are served.
+///
+/// # Errors
+/// As [`compile`].
+pub fn compile_first(mut module: Module, options: &Options, first: Option<&[Vec<i64>]>) -> Result<Artifact, Error> {
     guarded(|| {
         options.check()?;
         // Only the cache needs the text.
@@ -91,7 +103,7 @@ pub fn compile(mut module: Module, options: &Options) -> Result<Artifact, Error>
             Ok((artifact, made)) => {
                 Ok(with_source(artifact.with_lines(Some(&module.lines)), made, keeps_source(&module, options)?.then_some(module)))
             }
-            Err(asked) => compile_as(module, &text, asked, options),
+            Err(asked) => compile_as(module, &text, asked, options, first),
         }
     })
 }
@@ -101,6 +113,14 @@ pub fn compile(mut module: Module, options: &Options) -> Result<Artifact, Error>
 /// # Errors
 /// As [`parse`] and [`compile`].
 pub fn compile_text(text: &str, options: &Options) -> Result<Artifact, Error> {
+    compile_text_first(text, options, None)
+}
+
+/// Compiles a module from its text, for a first call as [`compile_first`] does.
+///
+/// # Errors
+/// As [`parse`] and [`compile`].
+pub fn compile_text_first(text: &str, options: &Options, first: Option<&[Vec<i64>]>) -> Result<Artifact, Error> {
     guarded(|| {
         options.check()?;
         let asks = options.cache.is_some() && options.specialization()? == Specialize::Off;
@@ -109,19 +129,25 @@ pub fn compile_text(text: &str, options: &Options) -> Result<Artifact, Error> {
         let (plain, lines) = split.as_ref().map_or((text, None), |(plain, lines)| (plain.as_str(), Some(lines)));
         match asks.then(|| Ok::<_, Error>(cache::find(plain, options, &targets(options)?))).transpose()? {
             Some(Ok((artifact, _))) => Ok(artifact.with_lines(lines)),
-            Some(Err(asked)) => compile_asked(parse(text)?, plain, asked, options),
-            None => compile(parse(text)?, options),
+            Some(Err(asked)) => compile_asked(parse(text)?, plain, asked, options, first),
+            None => compile_first(parse(text)?, options, first),
         }
     })
 }
 
 /// Compiles a module whose text missed in the cache: asks it again only if the module prints
 /// differently.
-fn compile_asked(mut module: Module, asked_for: &str, asked: Outcome, options: &Options) -> Result<Artifact, Error> {
+fn compile_asked(
+    mut module: Module,
+    asked_for: &str,
+    asked: Outcome,
+    options: &Options,
+    first: Option<&[Vec<i64>]>,
+) -> Result<Artifact, Error> {
     if asked == Outcome::Miss && number_ops(&mut module) != asked_for {
-        return compile(module, options);
+        return compile_first(module, options, first);
     }
-    compile_as(module, asked_for, asked, options)
+    compile_as(module, asked_for, asked, options, first)
 }
 
 /// Returns true if shape-specialised versions of the module may be compiled later.
@@ -138,13 +164,26 @@ fn with_source(mut artifact: Artifact, made: Made, module: Option<Module>) -> Ar
 }
 
 /// Compiles a module that the cache does not have, and stores the code if the lookup was a miss.
-fn compile_as(module: Module, text: &str, asked: Outcome, options: &Options) -> Result<Artifact, Error> {
+fn compile_as(
+    module: Module,
+    text: &str,
+    asked: Outcome,
+    options: &Options,
+    first: Option<&[Vec<i64>]>,
+) -> Result<Artifact, Error> {
     let source = keeps_source(&module, options)?.then(|| module.clone());
-    let (mut artifact, recipes) = compile_inner(module, options, None)?;
+    let (mut artifact, recipes) = compile_inner(module, options, None, first)?;
     artifact.report.cache = asked;
     let made = Made { recipes, spent_ms: artifact.report.stages_ms.iter().map(|(_, ms)| ms).sum() };
-    if asked == Outcome::Miss {
-        cache::keep(text, options, &artifact, &made);
+    match &artifact.deferred {
+        _ if asked != Outcome::Miss => {}
+        None => cache::keep(text, options, &artifact, &made),
+        Some(deferred) => deferred.keep(Entry {
+            text: text.to_owned(),
+            options: options.clone(),
+            artifact: Artifact { deferred: None, ..artifact.clone() },
+            made: made.clone(),
+        }),
     }
     Ok(with_source(artifact, made, source))
 }
@@ -152,7 +191,7 @@ fn compile_as(module: Module, text: &str, asked: Outcome, options: &Options) -> 
 /// Compiles a module. Its prepared weights are not prepared again if they match one of these
 /// recipes.
 pub(crate) fn compile_sharing(module: Module, ready: Recipes, options: &Options) -> Result<Artifact, Error> {
-    Ok(compile_inner(module, options, Some(ready))?.0)
+    Ok(compile_inner(module, options, Some(ready), None)?.0)
 }
 
 /// Runs compiler code: a panic in it is a failure of the compiler, not of the process.
@@ -163,7 +202,12 @@ pub(crate) fn guarded<T>(run: impl FnOnce() -> Result<T, Error>) -> Result<T, Er
     })
 }
 
-fn compile_inner(mut module: Module, options: &Options, ready: Option<Recipes>) -> Result<(Artifact, Recipes), Error> {
+fn compile_inner(
+    mut module: Module,
+    options: &Options,
+    ready: Option<Recipes>,
+    first: Option<&[Vec<i64>]>,
+) -> Result<(Artifact, Recipes), Error> {
     let began = Instant::now();
     let targets = targets(options)?;
     // A missing library is reported before any work is done.
@@ -177,31 +221,52 @@ fn compile_inner(mut module: Module, options: &Options, ready: Option<Recipes>) 
         drop_unread(&mut module);
     }
     let time = Instant::now();
-    let program = program(module, &targets, choices)?;
+    let program = Arc::new(program(module, &targets, choices)?);
     let lowered = time.elapsed();
     dump.program(&program, &targets)?;
     let time = Instant::now();
     let llvm = disc_llvm::Options { threads: compile_threads(options) };
-    let compiled = disc_llvm::compile(&program, &targets, &llvm)?;
+    let (compiled, deferred) = code(&program, &targets, &llvm, first)?;
     report.stage("codegen", lowered + time.elapsed().saturating_sub(compiled.timings.link));
     report.stage("link", compiled.timings.link);
     report.code_bytes = compiled.bytes.len();
     count_kernels(&program, &mut report);
     let constants =
         program.module.weights.iter().filter_map(|w| w.data.as_ref().map(|data| (w.name.to_string(), data.bytes.clone())));
+    let meta = Arc::new(describe(&program));
+    report.deferred = deferred.as_ref().map_or(0, disc_llvm::Deferred::len);
     let artifact = Artifact {
         code: compiled.bytes.into(),
+        deferred: deferred.map(|functions| Deferred::new(functions, Arc::clone(&meta))),
         image: image(&program, &targets)?,
-        meta: Arc::new(describe(&program)),
+        meta,
         report,
         constants: Arc::new(constants.collect()),
-        origins: Arc::new(program.origins),
+        origins: Arc::new(program.origins.clone()),
         targets,
         source: None,
     };
     let Report { kernels, versions, code_bytes, .. } = artifact.report;
     tracing::info!(kernels, versions, code_bytes, milliseconds = began.elapsed().as_millis() as u64, "a program is compiled");
     Ok((artifact, recipes))
+}
+
+/// Generates the code of a program, or of the part of it that a first call runs.
+fn code(
+    program: &Arc<Program>,
+    targets: &Compilation,
+    llvm: &disc_llvm::Options,
+    first: Option<&[Vec<i64>]>,
+) -> Result<(disc_llvm::Compiled, Option<disc_llvm::Deferred>), Error> {
+    let entry =
+        program.module.functions.iter().find(|function| function.kind == FunctionKind::Host && &*function.name != PREPARE);
+    let wanted = first.zip(entry).and_then(|(sizes, entry)| reached(&program.module, &entry.name, sizes));
+    if let Some(wanted) = wanted
+        && let Some((compiled, deferred)) = disc_llvm::compile_first(program, targets, llvm, &wanted)?
+    {
+        return Ok((compiled, Some(deferred)));
+    }
+    Ok((disc_llvm::compile(program, targets, llvm)?, None))
 }
 
 /// Returns the kernels of a program in the form that the device loads: PTX, or for an interpreter
@@ -354,6 +419,20 @@ impl Artifact {
         self.executable(self.library()?, self.shared(state)?, options, None)
     }
 
+    /// Returns the shared object for [`Report::target`], whole: waits for functions that are
+    /// deferred.
+    ///
+    /// # Errors
+    /// A failure of the compiler.
+    pub fn code(&self) -> Result<Arc<[u8]>, Error> {
+        self.deferred.as_ref().map_or_else(|| Ok(Arc::clone(&self.code)), |deferred| deferred.bytes())
+    }
+
+    /// Returns true unless functions are deferred that are not compiled yet.
+    pub fn is_whole(&self) -> bool {
+        self.deferred.as_ref().is_none_or(|deferred| deferred.is_whole())
+    }
+
     fn library(&self) -> Result<Arc<Library>, Error> {
         self.targets.host().check_host().map_err(|e| Error::target(e.to_string()))?;
         // SAFETY: the code was made by this compiler for this metadata, and nobody can change it.
@@ -368,6 +447,10 @@ impl Artifact {
         prepared: Option<Prepared>,
     ) -> Result<disc_ral::Executable, Error> {
         let mut code = disc_ral::Code::from_library(library, &self.meta)?;
+        if let Some(deferred) = &self.deferred {
+            let deferred: Arc<dyn disc_ral::Deferred> = deferred.clone();
+            code = code.with_deferred(&deferred)?;
+        }
         if let Some(image) = &self.image {
             if options.is_host() {
                 let (target, device) = (image.target.to_string(), "cpu".to_owned());

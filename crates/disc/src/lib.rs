@@ -18,6 +18,7 @@
 pub mod cache;
 pub mod capture;
 mod compile;
+mod deferred;
 mod dump;
 mod error;
 mod executable;
@@ -33,7 +34,7 @@ mod tensors;
 mod tier;
 mod weights;
 
-pub use compile::{Artifact, compile, compile_text, parse};
+pub use compile::{Artifact, compile, compile_first, compile_text, compile_text_first, parse};
 pub use disc_codegen::target::{Compilation, Target};
 pub use disc_ir as ir;
 pub use disc_passes as passes;

@@ -18,8 +18,10 @@ pub struct Report {
     /// Reads of a device's memory in one call for which the host waits: of sizes and conditions
     /// that depend on data. A loop counts once.
     pub syncs: usize,
-    /// Kernel versions compiled.
+    /// Kernel versions.
     pub versions: usize,
+    /// Kernels and routines that are compiled after the first call, which does not run them.
+    pub deferred: usize,
     pub target: String,
     /// The inferred signature, as text.
     pub dims: String,

@@ -55,15 +55,24 @@ def _find_tools(device: str | None) -> None:
         _extension().set_package_folders(folders)
 
 
-def compile_function(source, options: Options, threads: int | None, cache: str | None = None):
+def compile_function(
+    source,
+    options: Options,
+    threads: int | None,
+    cache: str | None = None,
+    first: Sequence[Sequence[int]] | None = None,
+):
     """Compiles what a builder holds, or a module as text; ``load`` makes the result callable.
 
     Without ``threads`` the runtime decides. ``cache`` is the folder of the cache on disk, if it may
-    be asked.
+    be asked. ``first`` are the sizes of the inputs of a call that is made at once: what that does not
+    run may be compiled while later calls are served.
     """
     chosen = {**options.for_compiler(), "threads": threads}
     _find_tools(options.device)
-    return _extension().compile(source, chosen, cache=cache, cache_weights=keeps_weights(options))
+    return _extension().compile(
+        source, chosen, cache=cache, cache_weights=keeps_weights(options), first=first
+    )
 
 
 def export_package(

@@ -290,8 +290,13 @@ pub(super) struct ViewArguments {
 
 #[derive(Debug, Args)]
 pub(super) struct BenchArguments {
-    /// A package, or a program as IR text; `-` is standard input.
+    /// A package, or a program as IR text; `-` is standard input. With `--start`, a model that
+    /// `torch.export.save` wrote (.pt2).
     pub(super) file: String,
+
+    /// Compile a model of torch and call it, and print where the time of the first result goes.
+    #[arg(long, conflicts_with_all = ["more", "trace"])]
+    pub(super) start: bool,
 
     /// More inputs: a shell makes several words of `x=rand:1x{16,64}`. Several values of an input
     /// are timed one after the other.

@@ -71,7 +71,8 @@ fn code(given: &CompileArguments, module: Module, options: disc::Options) -> Res
         return Err(vec![Diagnostic::new(Code::E0502, message)]);
     }
     if let Some(path) = &given.output {
-        let written = write_atomically(path, |out| out.write_all(&artifact.code));
+        let code = artifact.code().map_err(diagnostics)?;
+        let written = write_atomically(path, |out| out.write_all(&code));
         written.map_err(|error| vec![unwritten(path, error)])?;
     }
     Ok(Answer::new(report::text(&artifact.report), report::json(&artifact.report)))

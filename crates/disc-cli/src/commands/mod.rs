@@ -57,6 +57,7 @@ fn dispatch(command: &Command) -> Result<Answer, Failure> {
             let package = || inspect::package(Path::new(&given.file), &package::open_options(&given.trust)?);
             either(&given.file, package, inspect::text)
         }
+        Command::Bench(given) if given.start => bench::start(&given.file).map_err(Failure::of_file),
         Command::Bench(given) => either(&given.file, || bench::package(given), |source| bench::text(given, source)),
         Command::Serve(given) => serve::serve(given).map_err(Failure::of_file),
         Command::Replay(given) => replay::replay(given).map_err(Failure::of_file),

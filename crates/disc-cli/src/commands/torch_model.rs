@@ -28,12 +28,20 @@ struct Reply {
     error: Option<Fault>,
 }
 
+/// An error of a worker.
 #[derive(Deserialize)]
-struct Fault {
+pub(super) struct Fault {
     code: String,
     message: String,
     op: Option<String>,
     help: Option<String>,
+}
+
+impl From<Fault> for Diagnostic {
+    fn from(Fault { code, message, op, help }: Fault) -> Self {
+        let found = Diagnostic::new(Code::from_name(&code).unwrap_or(Code::E0501), message);
+        Diagnostic { op: op.filter(|op| !op.is_empty()), help, ..found }
+    }
 }
 
 pub(super) fn compile(given: &CompileArguments) -> Result<Answer, Vec<Diagnostic>> {
@@ -45,10 +53,7 @@ pub(super) fn compile(given: &CompileArguments) -> Result<Answer, Vec<Diagnostic
     drop(progress);
     match reply.error {
         None => written(output),
-        Some(Fault { code, message, op, help }) => {
-            let found = Diagnostic::new(Code::from_name(&code).unwrap_or(Code::E0501), message);
-            Err(vec![Diagnostic { op: op.filter(|op| !op.is_empty()), help, ..found }])
-        }
+        Some(fault) => Err(vec![fault.into()]),
     }
 }
 
@@ -77,7 +82,7 @@ fn check(given: &CompileArguments) -> Result<&Path, Diagnostic> {
 }
 
 /// Returns the interpreter: the one that runs this script, or that the user chose.
-fn python() -> OsString {
+pub(super) fn python() -> OsString {
     std::env::var_os("DISC_PYTHON").filter(|name| !name.is_empty()).unwrap_or_else(|| "python3".into())
 }
 

@@ -6,8 +6,10 @@ mod fetches;
 mod group;
 mod library;
 mod lower;
+mod reached;
 pub mod signature;
 mod ways;
 
 pub use crate::schedule::{Choices, Offers};
 pub use lower::{Program, lower, lower_with};
+pub use reached::reached;

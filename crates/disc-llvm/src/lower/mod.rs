@@ -21,11 +21,13 @@ mod pick;
 mod runtime;
 mod scale;
 mod strided;
+mod stub;
 mod tiles;
 mod transpose;
 
 pub use entry::entry_symbol;
 pub(crate) use entry::lower_entry;
+pub(crate) use stub::{lower_stubs, lower_table};
 
 use crate::{
     Error,

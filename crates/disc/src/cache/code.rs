@@ -136,6 +136,7 @@ fn decode(bytes: &[u8], targets: &Compilation) -> Option<(Artifact, Made)> {
     let origins = description.origins.into_iter().map(|(group, ops)| (group, ops.into_iter().map(Origin).collect()));
     let artifact = Artifact {
         code: code.into(),
+        deferred: None,
         image,
         meta: Arc::new(description.meta),
         report,

@@ -14,10 +14,11 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     process,
     sync::{
-        Condvar, Mutex, MutexGuard, Once, PoisonError,
+        Condvar, Mutex, MutexGuard, Once, OnceLock, PoisonError,
         atomic::{AtomicU32, Ordering::Relaxed},
     },
     thread,
+    time::Instant,
 };
 
 type Job = Box<dyn FnOnce() + Send>;
@@ -35,6 +36,8 @@ struct Queue {
 
 static QUEUE: Mutex<Queue> = Mutex::new(Queue { jobs: VecDeque::new(), running: false, stopped: false });
 static IDLE: Condvar = Condvar::new();
+/// The moment since when no more is wanted.
+static STOPS: OnceLock<Instant> = OnceLock::new();
 /// The process that the thread belongs to; 0 before the first job.
 static PROCESS: AtomicU32 = AtomicU32::new(0);
 
@@ -45,7 +48,7 @@ pub(super) fn has_room() -> bool {
 
 /// Hands a job to the thread. Returns true if it was taken; it may be refused for a moment, while
 /// the thread takes its next job.
-pub(super) fn submit(job: Job) -> bool {
+pub(crate) fn submit(job: Job) -> bool {
     // `try_lock`: in a forked child another thread may hold the lock for ever.
     let Ok(mut queue) = QUEUE.try_lock() else { return false };
     if PROCESS.load(Relaxed) != process::id() {
@@ -72,6 +75,11 @@ pub(super) fn submit(job: Job) -> bool {
     queue.running
 }
 
+/// Returns the moment since when the process waits for the running job, to exit.
+pub(crate) fn stops_since() -> Option<Instant> {
+    STOPS.get().copied()
+}
+
 /// Waits until there is no job: for tests and for measurements.
 pub fn wait() {
     if PROCESS.load(Relaxed) != process::id() {
@@ -88,6 +96,7 @@ pub fn stop() {
     if PROCESS.load(Relaxed) != process::id() {
         return;
     }
+    let _ = STOPS.set(Instant::now());
     let dropped = {
         let mut queue = lock();
         queue.stopped = true;

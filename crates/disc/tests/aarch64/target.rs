@@ -65,7 +65,7 @@ impl Compiled for Emulated {
         let given = artifact.meta.weights.iter().filter_map(|weight| Some((weight.name.clone(), weights(&weight.name)?)));
         let given: Vec<_> =
             given.map(|(name, tensor)| Ok((name, Weight::from(host(&tensor)?)))).collect::<Result<_, Diagnostic>>()?;
-        let loaded = self.load(&artifact.code, &artifact.meta, |code| {
+        let loaded = self.load(&artifact.code().map_err(diagnostic)?, &artifact.meta, |code| {
             let executable = artifact.load_code(code, given, &options)?;
             Ok(Box::new(move |entry, inputs, outputs| {
                 executable.with_session(|session| executable.run(entry, session, inputs, outputs))

@@ -16,6 +16,7 @@ mod samples;
 
 mod capture;
 mod compiled;
+mod deferred;
 mod encoder;
 mod grids;
 mod mma;

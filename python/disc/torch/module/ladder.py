@@ -220,8 +220,9 @@ def _whole(request: Request, stage) -> CompiledEntry:
         name = type(request.module).__name__
         _CACHE.info("capture of %s: %s", name, asked.state)
         stage("compile")
+        call = Call(request.module, captured)
         with stages.stage("compile"):
-            artifact = _compiled(asked, request, captured, directory if chooses else asked.directory)
+            artifact = _compiled(asked, request, captured, call, directory if chooses else asked.directory)
             _note_stages(artifact)
         compiled = time.perf_counter()
         stage("prepare weights")
@@ -236,17 +237,23 @@ def _whole(request: Request, stage) -> CompiledEntry:
         "captured_by": captured.by,
     }
     _LOG.info("%s is compiled whole, of %d operations", name, captured.program.operations)
-    return CompiledEntry(request, Call(request.module, captured), captured, executable, report, artifact)
+    return CompiledEntry(request, call, captured, executable, report, artifact)
 
 
 def _compiled(
-    asked: capture_cache.Lookup, request: Request, captured: CapturedProgram, directory: str | None
+    asked: capture_cache.Lookup,
+    request: Request,
+    captured: CapturedProgram,
+    call: Call,
+    directory: str | None,
 ):
     """Compiles a program. Meanwhile it is stored, if its key was not made before."""
 
+    first = [list(tensor.shape) for tensor in call.leaves(request.args, request.kwargs)]
+
     def work():
         given = with_precision(request.options), threads_of(request.options), directory
-        return extension.compile_function(captured.source, *given)
+        return extension.compile_function(captured.source, *given, first)
 
     if asked.late is None:
         return work()

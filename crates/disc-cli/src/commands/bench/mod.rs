@@ -4,6 +4,7 @@
 //! costs a little itself.
 mod counters;
 mod kernels;
+mod start;
 mod trace;
 
 use super::{arguments::BenchArguments, package};
@@ -22,6 +23,8 @@ use std::time::Duration;
 
 /// Calls whose launches are timed.
 const PROFILED: usize = 20;
+
+pub(super) use start::start;
 
 pub(super) fn text(given: &BenchArguments, source: &Source) -> Result<Answer, Vec<Diagnostic>> {
     let single = |error: Diagnostic| vec![error];

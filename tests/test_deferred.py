@@ -1,0 +1,130 @@
+"""Kernels that a first call does not run are compiled after it."""
+
+import os
+import subprocess
+import sys
+import threading
+
+import disc
+import pytest
+import torch
+from disc import _disc
+from torch import nn
+
+
+class Layers(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(64, 256), nn.GELU(), nn.Linear(256, 64), nn.LayerNorm(64))
+
+    def forward(self, x):
+        return x + self.layers(x)
+
+
+@pytest.fixture
+def model():
+    torch.manual_seed(0)
+    return Layers().eval()
+
+
+def _optimized(model, rows):
+    return disc.optimize(model, torch.randn(rows, 64), options=disc.Options(cache=False))
+
+
+def test_the_first_call_needs_a_part_of_the_functions(model):
+    fast = _optimized(model, 23)
+    values = disc.report(fast).to_dict()
+    assert values["deferred"] > 10
+    x = torch.randn(23, 64)
+    with torch.no_grad():
+        torch.testing.assert_close(fast(x), model(x))
+
+
+def test_results_do_not_depend_on_what_is_compiled(model):
+    xs = [torch.randn(rows, 64) for rows in (1, 2, 7, 12, 13, 40, 300, 1)]
+    with torch.no_grad():
+        # What a call of these rows runs is there from the start.
+        wanted = [_optimized(model, len(x))(x) for x in xs]
+        fast = _optimized(model, 23)
+        for x, y in zip(xs, wanted, strict=True):
+            assert torch.equal(fast(x), y)
+        _disc.await_specializations()
+        for x, y in zip(xs, wanted, strict=True):
+            assert torch.equal(fast(x), y)
+
+
+def test_threads_that_need_the_rest_at_once_wait_for_it(model):
+    fast, xs = _optimized(model, 23), [torch.randn(rows, 64) for rows in range(1, 33)]
+    with torch.no_grad():
+        wanted = [model(x) for x in xs]
+    wrong = []
+
+    def serve(first):
+        with torch.no_grad():
+            for i in range(first, len(xs), 4):
+                try:
+                    torch.testing.assert_close(fast(xs[i]), wanted[i])
+                except BaseException as error:
+                    wrong.append(error)
+
+    threads = [threading.Thread(target=serve, args=(first,)) for first in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+_FORKED = """
+import os, sys
+import torch
+sys.path.insert(0, os.path.dirname(sys.argv[1]))
+import disc
+from test_deferred import Layers
+torch.set_num_threads(1)
+torch.manual_seed(0)
+model = Layers().eval()
+fast = disc.optimize(model, torch.randn(23, 64), options=disc.Options(cache=False, threads=1))
+with torch.no_grad():
+    fast(torch.randn(23, 64))
+    # The background thread compiles now.
+    child = os.fork()
+    x = torch.randn(5, 64)
+    torch.testing.assert_close(fast(x), model(x))
+    if child == 0:
+        os._exit(0)
+_, status = os.waitpid(child, 0)
+sys.exit(os.waitstatus_to_exitcode(status))
+"""
+
+
+def test_a_child_that_is_forked_meanwhile_compiles_for_itself():
+    run = [sys.executable, "-c", _FORKED, __file__]
+    assert subprocess.run(run, timeout=300).returncode == 0
+
+
+_ENDS = """
+import os, sys
+import torch
+sys.path.insert(0, os.path.dirname(sys.argv[1]))
+import disc
+from test_deferred import Layers
+torch.manual_seed(0)
+model = Layers().eval()
+fast = disc.optimize(model, torch.randn(23, 64))
+with torch.no_grad():
+    fast(torch.randn(23, 64))
+print(disc.report(fast).to_dict()["cache"]["code"])
+"""
+
+
+def test_a_process_that_ends_leaves_its_code_to_the_next(tmp_path):
+    env = {**os.environ, "DISC_CACHE": "1", "DISC_CACHE_DIR": str(tmp_path)}
+    run = [sys.executable, "-c", _ENDS, __file__]
+    states = [
+        subprocess.run(
+            run, env=env, stdout=subprocess.PIPE, text=True, check=True, timeout=300
+        ).stdout.strip()
+        for _ in range(2)
+    ]
+    assert states == ["miss", "hit"]
