@@ -152,8 +152,8 @@ def summed(rows: list[dict[str, Any]], left: int, calls: int) -> dict[str, Any]:
 
 #: Numbers of a report that add up over parts, and tables whose numbers do.
 _SUMMED = (
-    "compiles", "cache_hits", "clusters", "operations", "kernels", "syncs", "versions", "deferred", "weight_bytes", "prepared_weight_bytes",
-    "held_weight_bytes", "unreleased_weight_bytes",
+    "compiles", "cache_hits", "clusters", "operations", "kernels", "syncs", "versions", "deferred", "weight_bytes",
+    "prepared_weight_bytes", "held_weight_bytes", "unreleased_weight_bytes",
 )  # fmt: skip
 _JOINED = ("kernels_by_kind", "stages_ms")
 

@@ -60,7 +60,7 @@ def _trees() -> Iterator[list[str]]:
         logger.setLevel(level)
 
 
-class _timed:  # noqa: N801 - reads as a statement
+class _timed:
     """Notes the milliseconds of a block under a name."""
 
     def __init__(self, name: str, into: dict[str, float]):
