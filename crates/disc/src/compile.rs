@@ -1,7 +1,7 @@
 //! Compiles a module to machine code.
 use crate::{
     Error, Executable, Options, Report, Specialize, VariantReport,
-    cache::{self, Outcome},
+    cache::{self, Key, Outcome},
     deferred::{Deferred, Entry},
     dump::{Dump, with_lines},
     library,
@@ -35,6 +35,8 @@ pub struct Artifact {
     pub(crate) code: Arc<[u8]>,
     /// The functions that the code lacks; `None` if it is whole.
     pub(crate) deferred: Option<Arc<Deferred>>,
+    /// That of the code in the cache; `None` if the cache does not take it.
+    pub(crate) key: Option<Key>,
     /// The kernels for a device that is no CPU.
     pub image: Option<Image>,
     pub meta: Arc<ModuleMeta>,
@@ -174,6 +176,7 @@ fn compile_as(
     let source = keeps_source(&module, options)?.then(|| module.clone());
     let (mut artifact, recipes) = compile_inner(module, options, None, first)?;
     artifact.report.cache = asked;
+    artifact.key = cache::key(text, options, &artifact.targets);
     let made = Made { recipes, spent_ms: artifact.report.stages_ms.iter().map(|(_, ms)| ms).sum() };
     match &artifact.deferred {
         _ if asked != Outcome::Miss => {}
@@ -238,6 +241,7 @@ fn compile_inner(
     let artifact = Artifact {
         code: compiled.bytes.into(),
         deferred: deferred.map(|functions| Deferred::new(functions, Arc::clone(&meta))),
+        key: None,
         image: image(&program, &targets)?,
         meta,
         report,

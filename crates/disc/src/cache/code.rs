@@ -56,9 +56,14 @@ fn choices(options: &Options, offers: Offers) -> String {
 /// Returns cached code of a module and the data of its compilation, or the outcome of the lookup.
 pub(crate) fn find(text: &str, options: &Options, targets: &Compilation) -> Result<(Artifact, Made), Outcome> {
     let (cache, key) = place(text, options, targets).ok_or(Outcome::Off)?;
-    let found = cache.get_as(Level::Code, &key, |bytes| decode(&bytes, targets)).ok_or(cache.missed());
+    let found = cache.get_as(Level::Code, &key, |bytes| decode(&bytes, targets, key)).ok_or(cache.missed());
     tracing::info!("code of a program: {}", found.as_ref().map_or_else(|missed| missed.name(), |_| Outcome::Hit.name()));
     found
+}
+
+/// Returns the key of the code of a module; `None` if the cache must not be used.
+pub(crate) fn key(text: &str, options: &Options, targets: &Compilation) -> Option<Key> {
+    place(text, options, targets).map(|(_, key)| key)
 }
 
 /// Stores the code of a module.
@@ -96,7 +101,7 @@ fn encode(artifact: &Artifact, made: &Made) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-fn decode(bytes: &[u8], targets: &Compilation) -> Option<(Artifact, Made)> {
+fn decode(bytes: &[u8], targets: &Compilation, key: Key) -> Option<(Artifact, Made)> {
     let (length, rest) = bytes.split_first_chunk::<8>()?;
     let (text, rest) = rest.split_at_checked(usize::try_from(u64::from_le_bytes(*length)).ok()?)?;
     let description: Description = serde_json::from_slice(text).ok()?;
@@ -137,6 +142,7 @@ fn decode(bytes: &[u8], targets: &Compilation) -> Option<(Artifact, Made)> {
     let artifact = Artifact {
         code: code.into(),
         deferred: None,
+        key: Some(key),
         image,
         meta: Arc::new(description.meta),
         report,

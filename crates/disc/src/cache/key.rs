@@ -19,6 +19,10 @@ impl Key {
         Self(hash.finalize().into())
     }
 
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+
     /// Formats the key as a file name.
     pub fn hex(&self) -> String {
         self.0.iter().map(|byte| format!("{byte:02x}")).collect()

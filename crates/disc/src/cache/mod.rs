@@ -22,7 +22,7 @@ mod store;
 mod testing;
 mod writer;
 
-pub(crate) use code::{find, keep};
+pub(crate) use code::{find, keep, key};
 pub use counts::{Counts, counts};
 pub use disc_ral::cache_directory as directory;
 pub use key::Key;

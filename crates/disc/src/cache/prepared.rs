@@ -33,7 +33,9 @@ impl Place {
         let contents = contents(weights, threads)?;
         let meta = ModuleMeta { lines: BTreeMap::new(), ..ModuleMeta::clone(&artifact.meta) };
         let meta = serde_json::to_vec(&meta).ok()?;
-        let key = Key::of(&[b"weights", &artifact.code, &meta, &contents]);
+        // A first library differs from the whole one, and prepares the same.
+        let code: &[u8] = artifact.key.as_ref().map_or(&artifact.code, Key::bytes);
+        let key = Key::of(&[b"weights", code, &meta, &contents]);
         Some(Self { cache, key, bytes, contents, weights: weights.to_vec(), threads })
     }
 
