@@ -65,8 +65,8 @@ def compile_function(
     """Compiles what a builder holds, or a module as text; ``load`` makes the result callable.
 
     Without ``threads`` the runtime decides. ``cache`` is the folder of the cache on disk, if it may
-    be asked. ``first`` are the sizes of the inputs of a call that is made at once: what that does not
-    run may be compiled while later calls are served.
+    be asked. ``first`` are the sizes of the inputs of a call that is made at once: what that does
+    not run may be compiled while later calls are served.
     """
     chosen = {**options.for_compiler(), "threads": threads}
     _find_tools(options.device)

@@ -1,5 +1,5 @@
-//! Times the first result of a model that torch saved, stage by stage: `disc bench --start`. Python,
-//! which has torch, captures, compiles and calls it.
+//! Times the first result of a model that torch saved, stage by stage: `disc bench --start`.
+//! Python, which has torch, captures, compiles and calls it.
 use crate::{
     answer::Answer,
     commands::torch_model::{Fault, python},
