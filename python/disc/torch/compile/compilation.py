@@ -31,6 +31,8 @@ class Compilation:
     inputs: list[int]
     #: Arguments that are weights, by name.
     weights: dict[str, int]
+    #: Sizes of the inputs of the call that dynamo traced; None if it does not know them.
+    sizes: list[list[int]] | None = None
 
     @functools.cached_property
     def pick(self) -> Callable:
@@ -68,7 +70,17 @@ def compilation(graph: DynamoGraph, env, packs_weights: bool) -> Compilation:
         for axis, size in enumerate(map(expression, node.meta["val"].shape)):
             if isinstance(size, sympy.Symbol):
                 captured.symbols.setdefault(size, (i, axis))
-    return Compilation(captured, [a.position for a in inputs], {a.name: a.position for a in weights})
+    positions = {a.name: a.position for a in weights}
+    return Compilation(captured, [a.position for a in inputs], positions, _sizes(traced.inputs))
+
+
+def _sizes(inputs: list[torch.fx.Node]) -> list[list[int]] | None:
+    def hint(size) -> int | None:
+        return size.node.hint if isinstance(size, torch.SymInt) else int(size)
+
+    rows = [[hint(size) for size in node.meta["val"].shape] for node in inputs]
+    known = [[size for size in row if size is not None] for row in rows]
+    return known if known == rows else None
 
 
 def _numbers(graph: DynamoGraph, traced: Traced) -> dict[sympy.Symbol, Argument]:

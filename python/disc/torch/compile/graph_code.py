@@ -92,16 +92,16 @@ def compiled(
     """
     directory = extension.cache_directory() if options.cache else None
 
-    def artifact(program: CapturedProgram):
+    def artifact(program: CapturedProgram, first: list[list[int]] | None = None):
         return extension.compile_function(
-            program.source, with_precision(options), threads_of(options), directory
+            program.source, with_precision(options), threads_of(options), directory, first
         )
 
     try:
         refuse_blocked(made.captured.graph, options)
         program = convert(made.captured, extension.builder())
         stages = {"capture": milliseconds, "convert": program.stages["convert"]}
-        whole = WholeCode(made, stages, program, artifact(program), options, name)
+        whole = WholeCode(made, stages, program, artifact(program, made.sizes), options, name)
         _LOG.info("a graph of dynamo's is compiled whole: %d operations", program.program.operations)
         return whole
     except Error as error:
