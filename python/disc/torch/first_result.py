@@ -49,6 +49,7 @@ def _trees() -> Iterator[list[str]]:
     """Collects the trees of stages that are logged."""
     logger, found = logging.getLogger("disc.compile"), []
     handler = logging.Handler(logging.DEBUG)
+    handler.addFilter(lambda record: record.getMessage().startswith("stage "))
     handler.emit = lambda record: found.append(record.getMessage())  # type: ignore[method-assign]
     level = logger.level
     logger.addHandler(handler)
