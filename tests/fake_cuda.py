@@ -148,12 +148,12 @@ def install(monkeypatch: pytest.MonkeyPatch) -> list[disc.Options]:
     compiled = []
     compile_function, devices = extension.compile_function, extension.devices()
 
-    def compiles(source, options, threads, cache=None):
+    def compiles(source, options, threads, cache=None, first=None):
         compiled.append(options)
         if options.device is None or not options.device.startswith("cuda"):
-            return compile_function(source, options, threads, cache)
+            return compile_function(source, options, threads, cache, first)
         there = dataclasses.replace(options, device=SIMT)
-        return _Artifact(compile_function(source, there, threads, cache), options.device)
+        return _Artifact(compile_function(source, there, threads, cache, first), options.device)
 
     monkeypatch.setattr(extension, "compile_function", compiles)
     monkeypatch.setattr(extension, "devices", lambda: [*devices, "cuda:0"])

@@ -16,7 +16,13 @@ use std::{
     fs::File,
     io::{self, PipeReader, Read, Write},
     os::fd::{AsRawFd, FromRawFd},
-    sync::{Mutex, PoisonError},
+    process,
+    sync::{
+        Mutex, MutexGuard, TryLockError,
+        atomic::{AtomicU32, Ordering::Relaxed},
+    },
+    thread,
+    time::Duration,
 };
 
 unsafe extern "C" {
@@ -25,6 +31,29 @@ unsafe extern "C" {
 
 /// lld has one global state, and may end unusable.
 static LLD_USABLE: Mutex<bool> = Mutex::new(true);
+/// The process that has the lock, or 0: nobody releases it in a child that is forked meanwhile.
+static LINKS: AtomicU32 = AtomicU32::new(0);
+/// A thread that waits for another link looks this often.
+const POLL: Duration = Duration::from_millis(1);
+
+/// Takes the lock of lld.
+fn lock() -> Result<MutexGuard<'static, bool>, Error> {
+    let process = process::id();
+    let usable = loop {
+        match LLD_USABLE.try_lock() {
+            Ok(usable) => break usable,
+            Err(TryLockError::Poisoned(poisoned)) => break poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => match LINKS.load(Relaxed) {
+                other if other != 0 && other != process => {
+                    return Err(Error::Link("this process was forked while lld ran, and cannot run it".to_owned()));
+                }
+                _ => thread::sleep(POLL),
+            },
+        }
+    };
+    LINKS.store(process, Relaxed);
+    Ok(usable)
+}
 
 /// One thread: lld's pool would outlive the call, in a process that may fork. Undefined symbols are
 /// errors that name them.
@@ -97,7 +126,7 @@ fn collect(mut reader: PipeReader, done: &PipeReader) -> io::Result<Vec<u8>> {
 fn run(arguments: &[String]) -> Result<(), Error> {
     let owned = arguments.iter().map(|a| CString::new(a.as_str()).expect("no argument holds a NUL")).collect::<Vec<_>>();
     let pointers = owned.iter().map(|a| a.as_ptr()).collect::<Vec<_>>();
-    let mut usable = LLD_USABLE.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut usable = lock()?;
     if !*usable {
         return Err(Error::Link("lld crashed earlier in this process and cannot run again".to_owned()));
     }
@@ -105,6 +134,7 @@ fn run(arguments: &[String]) -> Result<(), Error> {
     // SAFETY: `pointers` holds NUL-terminated strings that outlive the call; the lock makes this
     // the only call.
     let code = unsafe { disc_lld_elf(pointers.as_ptr(), pointers.len(), &mut message, &mut *usable) };
+    LINKS.store(0, Relaxed);
     // SAFETY: the shim gives malloc'ed, NUL-terminated text.
     let text = unsafe { take_text(message) };
     if code == 0 { Ok(()) } else { Err(Error::Link(text)) }
