@@ -287,8 +287,8 @@ pub(crate) fn apart<T: Send + 'static>(
     }
 }
 
-/// Awaits abandoned compilations, ends those of the background, and writes prepared weights that
-/// are not on disk yet; registered to run when the process exits.
+/// Awaits abandoned compilations, finishes the code that the cache keeps, ends the compilations of
+/// the background, and writes prepared weights that are not on disk yet; registered to run when the process exits.
 #[pyfunction]
 pub(crate) fn finish_abandoned(py: Python<'_>) {
     let threads = std::mem::take(&mut *ABANDONED.lock().unwrap_or_else(PoisonError::into_inner));
@@ -297,6 +297,7 @@ pub(crate) fn finish_abandoned(py: Python<'_>) {
             // It has reported its panic itself.
             let _ = thread.join();
         }
+        cache::finish_code(|| Python::attach(|py| py.check_signals().is_ok()));
         background::stop();
         // A signal handler that raises means that the user wants to leave.
         cache::write_out(|| Python::attach(|py| py.check_signals().is_ok()));

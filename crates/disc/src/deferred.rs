@@ -8,7 +8,8 @@
 //! - code that the cache keeps is finished before the process exits, within [`PATIENCE`]; other
 //!   code is left.
 use crate::{
-    Artifact, Error, Options, cache,
+    Artifact, Error, Options, Report,
+    cache::{self, Key, Outcome},
     compile::{Made, guarded},
     tier::background,
 };
@@ -17,7 +18,7 @@ use disc_ral::{Code, Library, ModuleMeta};
 use std::{
     fmt, process,
     sync::{
-        Arc, Weak,
+        Arc, Mutex, Weak,
         atomic::{AtomicBool, AtomicU32, Ordering::Relaxed},
     },
     thread,
@@ -30,6 +31,9 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const STACK: usize = 16 << 20;
 /// A thread that waits for another one looks this often.
 const POLL: Duration = Duration::from_micros(500);
+
+/// Code that the cache will keep, by its key.
+static PENDING: Mutex<Vec<(Key, Weak<Deferred>)>> = Mutex::new(Vec::new());
 
 /// The functions of an artifact that its first library lacks.
 pub(crate) struct Deferred {
@@ -74,6 +78,11 @@ impl Deferred {
 
     /// Stores the whole code in the cache when it is there.
     pub(crate) fn keep(&self, entry: Entry) {
+        // `try_lock`: in a forked child another thread may hold the lock for ever.
+        if let (Some(key), Ok(mut pending)) = (entry.artifact.key, PENDING.try_lock()) {
+            pending.retain(|(_, deferred)| deferred.strong_count() > 0);
+            pending.push((key, self.own.clone()));
+        }
         self.entry.store(Some(Arc::new(entry)));
     }
 
@@ -110,9 +119,10 @@ impl Deferred {
     /// Stores the whole code in the cache.
     fn store(&self) {
         let whole = self.whole.load_full();
-        if let (Some(Ok(whole)), Some(entry)) = (whole.as_deref(), self.entry.swap(None)) {
+        if let (Some(Ok(whole)), Some(entry)) = (whole.as_deref(), self.entry.load_full()) {
             let artifact = Artifact { code: Arc::clone(&whole.bytes), ..entry.artifact.clone() };
             cache::keep(&entry.text, &entry.options, &artifact, &entry.made);
+            self.entry.store(None);
         }
     }
 
@@ -130,18 +140,49 @@ impl Deferred {
     /// Waits for the outcome: compiles beside the background thread, with the caller's priority, on
     /// a thread whose stack is deep enough.
     fn finished(&self) -> Arc<Result<Whole, Error>> {
-        loop {
-            if let Some(whole) = self.whole.load_full() {
-                return whole;
-            }
+        if !self.is_whole() {
             let helped = thread::scope(|scope| {
                 let helper = thread::Builder::new().name("disc-deferred".into()).stack_size(STACK);
                 helper.spawn_scoped(scope, || self.work(&|| false)).is_ok()
             });
-            if !helped || !self.is_whole() {
-                thread::sleep(POLL);
+            if !helped {
+                self.work(&|| false);
             }
         }
+        // What is left is in the hands of other threads of this process, the last of which links.
+        loop {
+            match self.whole.load_full() {
+                Some(whole) => return whole,
+                None => thread::sleep(POLL),
+            }
+        }
+    }
+}
+
+/// Returns code that this process has compiled in part, and that the cache will keep.
+pub(crate) fn pending(key: &Key) -> Option<(Artifact, Made)> {
+    let deferred = PENDING.try_lock().ok()?.iter().find(|(other, _)| other == key)?.1.upgrade()?;
+    let entry = deferred.entry.load_full()?;
+    let report = Report { cache: Outcome::Hit, stages_ms: Vec::new(), passes_ms: Vec::new(), ..entry.artifact.report.clone() };
+    Some((Artifact { deferred: Some(deferred), report, ..entry.artifact.clone() }, entry.made.clone()))
+}
+
+/// Compiles and stores the code that the cache will keep, before the process exits. It gives up
+/// when `go_on` returns false, and after [`PATIENCE`].
+pub fn finish(mut go_on: impl FnMut() -> bool) {
+    let (began, is_given_up) = (Instant::now(), AtomicBool::new(false));
+    let stops = || began.elapsed() > PATIENCE || is_given_up.load(Relaxed);
+    let pending: Vec<_> = PENDING.try_lock().map_or_else(|_| Vec::new(), |mut pending| std::mem::take(&mut *pending));
+    for deferred in pending.iter().filter_map(|(_, deferred)| deferred.upgrade()) {
+        let is_open = || deferred.entry.load().is_some() && !matches!(deferred.whole.load().as_deref(), Some(Err(_)));
+        thread::scope(|scope| {
+            let helper = thread::Builder::new().name("disc-deferred".into()).stack_size(STACK);
+            let _ = helper.spawn_scoped(scope, || deferred.work(&stops));
+            while is_open() && !stops() && go_on() {
+                thread::sleep(POLL);
+            }
+            is_given_up.fetch_or(is_open(), Relaxed);
+        });
     }
 }
 

@@ -3,7 +3,7 @@
 //! An entry is the length of a JSON text, the text, the code, the kernels of a device as text, and
 //! the program's constants one after the other.
 use super::{Cache, Key, Level, Outcome};
-use crate::{Artifact, Options, Report, VariantReport, compile::Made, library, weights::Constants};
+use crate::{Artifact, Options, Report, VariantReport, compile::Made, deferred, library, weights::Constants};
 use disc_codegen::{host::Offers, target::Compilation};
 use disc_ir::Origin;
 use disc_ral::{Image, ModuleMeta};
@@ -56,6 +56,10 @@ fn choices(options: &Options, offers: Offers) -> String {
 /// Returns cached code of a module and the data of its compilation, or the outcome of the lookup.
 pub(crate) fn find(text: &str, options: &Options, targets: &Compilation) -> Result<(Artifact, Made), Outcome> {
     let (cache, key) = place(text, options, targets).ok_or(Outcome::Off)?;
+    if let Some(found) = deferred::pending(&key) {
+        tracing::info!("code of a program: this process has it");
+        return Ok(found);
+    }
     let found = cache.get_as(Level::Code, &key, |bytes| decode(&bytes, targets, key)).ok_or(cache.missed());
     tracing::info!("code of a program: {}", found.as_ref().map_or_else(|missed| missed.name(), |_| Outcome::Hit.name()));
     found

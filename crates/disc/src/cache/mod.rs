@@ -22,6 +22,7 @@ mod store;
 mod testing;
 mod writer;
 
+pub use crate::deferred::finish as finish_code;
 pub(crate) use code::{find, keep, key};
 pub use counts::{Counts, counts};
 pub use disc_ral::cache_directory as directory;
