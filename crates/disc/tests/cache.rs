@@ -38,7 +38,7 @@ fn a_second_compilation_finds_the_code_of_the_first() {
     assert_eq!(first.report.cache, Outcome::Miss);
     let second = disc::compile_text(TEXT, &folder.options()).unwrap();
     assert_eq!((second.report.cache, second.report.kernels), (Outcome::Hit, first.report.kernels));
-    assert_eq!((&second.code, &second.meta), (&first.code, &first.meta));
+    assert_eq!((&second.code().unwrap(), &second.meta), (&first.code().unwrap(), &first.meta));
     assert!(second.report.stages_ms.is_empty() && !first.report.stages_ms.is_empty());
     let module = disc::parse(TEXT).unwrap();
     assert_eq!(disc::compile(module, &folder.options()).unwrap().report.cache, Outcome::Hit);
@@ -65,7 +65,10 @@ fn an_edit_that_moves_lines_finds_the_code_and_shows_the_new_lines() {
         let kept = disc::compile_text(&text, &specialized).unwrap();
         for found in [from_text, from_module, kept] {
             assert_eq!(found.report.cache, Outcome::Hit);
-            assert_eq!((lines(&found), &found.code), (vec![format!("model.py:{line} forward")], &plain.code));
+            assert_eq!(
+                (lines(&found), &found.code().unwrap()),
+                (vec![format!("model.py:{line} forward")], &plain.code().unwrap())
+            );
         }
     }
     let plain = disc::compile_text(TEXT, &folder.options()).unwrap();
@@ -126,7 +129,7 @@ fn an_entry_that_is_not_whole_is_counted_and_replaced() {
         let again = disc::compile_text(TEXT, &folder.options()).unwrap();
         assert_eq!(again.report.cache, Outcome::Miss, "{} bytes", bytes.len());
         assert_eq!(counts(Level::Code).rejected, before.rejected + 1);
-        assert_eq!(again.code, good.code);
+        assert_eq!(again.code().unwrap(), good.code().unwrap());
         assert_eq!(disc::compile_text(TEXT, &folder.options()).unwrap().report.cache, Outcome::Hit);
     }
 }
