@@ -288,7 +288,8 @@ pub(crate) fn apart<T: Send + 'static>(
 }
 
 /// Awaits abandoned compilations, finishes the code that the cache keeps, ends the compilations of
-/// the background, and writes prepared weights that are not on disk yet; registered to run when the process exits.
+/// the background, and writes prepared weights that are not on disk yet; registered to run when the
+/// process exits.
 #[pyfunction]
 pub(crate) fn finish_abandoned(py: Python<'_>) {
     let threads = std::mem::take(&mut *ABANDONED.lock().unwrap_or_else(PoisonError::into_inner));
