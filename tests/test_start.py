@@ -44,6 +44,14 @@ def starts(tmp_path_factory):
     return [json.loads(run.stdout) for run in runs]
 
 
+def test_importing_disc_beside_torch_loads_few_modules():
+    code = "import sys, torch; before = set(sys.modules); import disc; print(*set(sys.modules) - before)"
+    run = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, check=True, text=True)
+    loaded = run.stdout.split()
+    assert [name for name in loaded if name.split(".")[0] != "disc"] == []
+    assert len(loaded) <= 10, loaded
+
+
 def test_a_second_process_loads_no_code_that_captures(starts):
     (first, _), (second, loaded) = starts
     assert (first, second) == ("miss", "hit")
