@@ -128,3 +128,25 @@ def test_a_process_that_ends_leaves_its_code_to_the_next(tmp_path):
         for _ in range(2)
     ]
     assert states == ["miss", "hit"]
+
+
+def test_a_package_has_every_function(model, tmp_path, monkeypatch):
+    """Also where the same process has compiled the program in part."""
+    monkeypatch.setenv("DISC_CACHE", "1")
+    monkeypatch.setenv("DISC_CACHE_DIR", str(tmp_path / "cache"))
+    x = torch.randn(23, 64)
+    fast = disc.optimize(model, x)
+    path = tmp_path / "m.discpkg"
+    disc.export(model, x, path)
+    run = f"import disc, numpy\ndisc.load({str(path)!r})(numpy.zeros((5, 64), 'float32'))"
+    assert subprocess.run([sys.executable, "-c", run], timeout=300).returncode == 0
+    with torch.no_grad():
+        torch.testing.assert_close(fast(x), model(x))
+
+
+def test_each_cache_gets_the_code(model, tmp_path, monkeypatch):
+    monkeypatch.setenv("DISC_CACHE", "1")
+    for name in ("one", "other"):
+        monkeypatch.setenv("DISC_CACHE_DIR", str(tmp_path / name))
+        fast = disc.optimize(model, torch.randn(23, 64))
+        assert disc.report(fast).to_dict()["cache"]["code"] == "miss"

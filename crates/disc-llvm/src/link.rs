@@ -17,9 +17,9 @@ use std::{
     io::{self, PipeReader, Read, Write},
     os::fd::{AsRawFd, FromRawFd},
     process,
-    sync::{
-        Mutex, MutexGuard, TryLockError,
-        atomic::{AtomicU32, Ordering::Relaxed},
+    sync::atomic::{
+        AtomicBool, AtomicU32,
+        Ordering::{Acquire, Relaxed, Release},
     },
     thread,
     time::Duration,
@@ -30,29 +30,32 @@ unsafe extern "C" {
 }
 
 /// lld has one global state, and may end unusable.
-static LLD_USABLE: Mutex<bool> = Mutex::new(true);
-/// The process that has the lock, or 0: nobody releases it in a child that is forked meanwhile.
-static LINKS: AtomicU32 = AtomicU32::new(0);
+static LLD_USABLE: AtomicBool = AtomicBool::new(true);
+/// The process of which a thread links, or 0: nobody clears it in a child that is forked meanwhile.
+static LINKED_BY: AtomicU32 = AtomicU32::new(0);
 /// A thread that waits for another link looks this often.
 const POLL: Duration = Duration::from_millis(1);
 
-/// Takes the lock of lld.
-fn lock() -> Result<MutexGuard<'static, bool>, Error> {
-    let process = process::id();
-    let usable = loop {
-        match LLD_USABLE.try_lock() {
-            Ok(usable) => break usable,
-            Err(TryLockError::Poisoned(poisoned)) => break poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) => match LINKS.load(Relaxed) {
-                other if other != 0 && other != process => {
-                    return Err(Error::Link("this process was forked while lld ran, and cannot run it".to_owned()));
-                }
-                _ => thread::sleep(POLL),
-            },
+/// The right to run lld.
+struct Turn;
+
+impl Turn {
+    fn take() -> Result<Self, Error> {
+        let process = process::id();
+        loop {
+            match LINKED_BY.compare_exchange(0, process, Acquire, Relaxed) {
+                Ok(_) => return Ok(Self),
+                Err(other) if other == process => thread::sleep(POLL),
+                Err(_) => return Err(Error::Link("this process was forked while lld ran, and cannot run it".to_owned())),
+            }
         }
-    };
-    LINKS.store(process, Relaxed);
-    Ok(usable)
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        LINKED_BY.store(0, Release);
+    }
 }
 
 /// One thread: lld's pool would outlive the call, in a process that may fork. Undefined symbols are
@@ -126,15 +129,16 @@ fn collect(mut reader: PipeReader, done: &PipeReader) -> io::Result<Vec<u8>> {
 fn run(arguments: &[String]) -> Result<(), Error> {
     let owned = arguments.iter().map(|a| CString::new(a.as_str()).expect("no argument holds a NUL")).collect::<Vec<_>>();
     let pointers = owned.iter().map(|a| a.as_ptr()).collect::<Vec<_>>();
-    let mut usable = lock()?;
-    if !*usable {
+    let _turn = Turn::take()?;
+    let mut usable = LLD_USABLE.load(Relaxed);
+    if !usable {
         return Err(Error::Link("lld crashed earlier in this process and cannot run again".to_owned()));
     }
     let mut message = std::ptr::null_mut();
     // SAFETY: `pointers` holds NUL-terminated strings that outlive the call; the lock makes this
     // the only call.
-    let code = unsafe { disc_lld_elf(pointers.as_ptr(), pointers.len(), &mut message, &mut *usable) };
-    LINKS.store(0, Relaxed);
+    let code = unsafe { disc_lld_elf(pointers.as_ptr(), pointers.len(), &mut message, &mut usable) };
+    LLD_USABLE.store(usable, Relaxed);
     // SAFETY: the shim gives malloc'ed, NUL-terminated text.
     let text = unsafe { take_text(message) };
     if code == 0 { Ok(()) } else { Err(Error::Link(text)) }

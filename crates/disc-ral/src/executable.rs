@@ -80,6 +80,11 @@ impl Code {
         Ok(self)
     }
 
+    /// Takes the same library for other metadata of the same program.
+    fn with_meta(&self, meta: &ModuleMeta) -> Option<Self> {
+        Self::from_library(self.names.shared_library()?, meta).ok()
+    }
+
     /// Returns the address of a function that the first library lacked; `None` if this is no whole
     /// library.
     pub(crate) fn deferred_function(&self, number: u32) -> Option<*const c_void> {
@@ -217,7 +222,8 @@ impl Executable {
         let code = self.code.load();
         match code.deferred.as_ref().and_then(|deferred| deferred.whole()) {
             Some(Ok(whole)) => {
-                self.code.store(whole);
+                // Its lines may be those of another program with this code.
+                self.code.store(whole.with_meta(&self.meta).map_or(whole, Arc::new));
                 self.code.load()
             }
             _ => code,

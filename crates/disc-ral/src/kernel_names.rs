@@ -44,6 +44,10 @@ impl KernelNames {
         self.library.as_deref()
     }
 
+    pub(crate) fn shared_library(&self) -> Option<Arc<Library>> {
+        self.library.clone()
+    }
+
     /// Returns the handle under which a grid kernel is known here. It is no address of code: these
     /// have high addresses.
     pub(crate) fn handle_of_grid(number: u32) -> KernelHandle {

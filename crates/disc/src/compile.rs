@@ -101,7 +101,7 @@ pub fn compile_first(mut module: Module, options: &Options, first: Option<&[Vec<
         options.check()?;
         // Only the cache needs the text.
         let text = if options.cache.is_some() { number_ops(&mut module) } else { String::new() };
-        match cache::find(&text, options, &targets(options)?) {
+        match cache::find(&text, options, &targets(options)?, first.is_some()) {
             Ok((artifact, made)) => {
                 Ok(with_source(artifact.with_lines(Some(&module.lines)), made, keeps_source(&module, options)?.then_some(module)))
             }
@@ -129,7 +129,7 @@ pub fn compile_text_first(text: &str, options: &Options, first: Option<&[Vec<i64
         // The cache knows the text that a module prints as, without lines of the model.
         let split = asks.then(|| split_lines(text)).flatten();
         let (plain, lines) = split.as_ref().map_or((text, None), |(plain, lines)| (plain.as_str(), Some(lines)));
-        match asks.then(|| Ok::<_, Error>(cache::find(plain, options, &targets(options)?))).transpose()? {
+        match asks.then(|| Ok::<_, Error>(cache::find(plain, options, &targets(options)?, first.is_some()))).transpose()? {
             Some(Ok((artifact, _))) => Ok(artifact.with_lines(lines)),
             Some(Err(asked)) => compile_asked(parse(text)?, plain, asked, options, first),
             None => compile_first(parse(text)?, options, first),
@@ -264,7 +264,9 @@ fn code(
 ) -> Result<(disc_llvm::Compiled, Option<disc_llvm::Deferred>), Error> {
     let entry =
         program.module.functions.iter().find(|function| function.kind == FunctionKind::Host && &*function.name != PREPARE);
-    let wanted = first.zip(entry).and_then(|(sizes, entry)| reached(&program.module, &entry.name, sizes));
+    // A prediction that fails costs time and nothing else.
+    let predict = |(sizes, entry): (&[Vec<i64>], &Function)| guarded(|| Ok(reached(&program.module, &entry.name, sizes))).ok()?;
+    let wanted = first.zip(entry).and_then(predict);
     if let Some(wanted) = wanted
         && let Some((compiled, deferred)) = disc_llvm::compile_first(program, targets, llvm, &wanted)?
     {

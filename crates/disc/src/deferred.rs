@@ -32,8 +32,8 @@ const STACK: usize = 16 << 20;
 /// A thread that waits for another one looks this often.
 const POLL: Duration = Duration::from_micros(500);
 
-/// Code that the cache will keep, by its key.
-static PENDING: Mutex<Vec<(Key, Weak<Deferred>)>> = Mutex::new(Vec::new());
+/// Code that the cache will keep, by its key, and the process that compiles it.
+static PENDING: Mutex<Vec<(Key, u32, Weak<Deferred>)>> = Mutex::new(Vec::new());
 
 /// The functions of an artifact that its first library lacks.
 pub(crate) struct Deferred {
@@ -45,7 +45,8 @@ pub(crate) struct Deferred {
     whole: ArcSwapOption<Result<Whole, Error>>,
     /// The process of which a thread links, or 0.
     linked_by: AtomicU32,
-    submitted: AtomicBool,
+    /// The process whose background thread compiles, or 0.
+    submitted_by: AtomicU32,
     /// `None` if the cache does not take the code, or has it.
     entry: ArcSwapOption<Entry>,
 }
@@ -71,17 +72,19 @@ impl Deferred {
             meta,
             whole: ArcSwapOption::empty(),
             linked_by: AtomicU32::new(0),
-            submitted: AtomicBool::new(false),
+            submitted_by: AtomicU32::new(0),
             entry: ArcSwapOption::empty(),
         })
     }
 
     /// Stores the whole code in the cache when it is there.
-    pub(crate) fn keep(&self, entry: Entry) {
+    pub(crate) fn keep(&self, mut entry: Entry) {
+        // The lines are those of one program; another one with this code has its own.
+        Arc::make_mut(&mut entry.artifact.meta).lines.clear();
         // `try_lock`: in a forked child another thread may hold the lock for ever.
         if let (Some(key), Ok(mut pending)) = (entry.artifact.key, PENDING.try_lock()) {
-            pending.retain(|(_, deferred)| deferred.strong_count() > 0);
-            pending.push((key, self.own.clone()));
+            pending.retain(|(.., deferred)| deferred.strong_count() > 0);
+            pending.push((key, process::id(), self.own.clone()));
         }
         self.entry.store(Some(Arc::new(entry)));
     }
@@ -112,6 +115,9 @@ impl Deferred {
     }
 
     fn end(&self, whole: Result<Whole, Error>) {
+        if whole.is_err() {
+            self.entry.store(None);
+        }
         self.whole.store(Some(Arc::new(whole)));
         self.functions.store(None);
     }
@@ -149,7 +155,7 @@ impl Deferred {
                 self.work(&|| false);
             }
         }
-        // What is left is in the hands of other threads of this process, the last of which links.
+        // Other threads of this process compile the parts that are left; the last one links.
         loop {
             match self.whole.load_full() {
                 Some(whole) => return whole,
@@ -159,9 +165,14 @@ impl Deferred {
     }
 }
 
-/// Returns code that this process has compiled in part, and that the cache will keep.
-pub(crate) fn pending(key: &Key) -> Option<(Artifact, Made)> {
-    let deferred = PENDING.try_lock().ok()?.iter().find(|(other, _)| other == key)?.1.upgrade()?;
+/// Returns code that this process has compiled in part, and that the cache of `options` will keep.
+pub(crate) fn pending(key: &Key, options: &Options) -> Option<(Artifact, Made)> {
+    let pending = PENDING.try_lock().ok()?;
+    let deferred = pending.iter().filter(|(other, ..)| other == key).find_map(|(.., deferred)| {
+        let deferred = deferred.upgrade()?;
+        let is_kept_there = deferred.entry.load().as_ref().is_some_and(|entry| entry.options.cache == options.cache);
+        is_kept_there.then_some(deferred)
+    })?;
     let entry = deferred.entry.load_full()?;
     let report = Report { cache: Outcome::Hit, stages_ms: Vec::new(), passes_ms: Vec::new(), ..entry.artifact.report.clone() };
     Some((Artifact { deferred: Some(deferred), report, ..entry.artifact.clone() }, entry.made.clone()))
@@ -173,7 +184,9 @@ pub fn finish(mut go_on: impl FnMut() -> bool) {
     let (began, is_given_up) = (Instant::now(), AtomicBool::new(false));
     let stops = || began.elapsed() > PATIENCE || is_given_up.load(Relaxed);
     let pending: Vec<_> = PENDING.try_lock().map_or_else(|_| Vec::new(), |mut pending| std::mem::take(&mut *pending));
-    for deferred in pending.iter().filter_map(|(_, deferred)| deferred.upgrade()) {
+    // A forked child leaves them to its parent.
+    let own = pending.iter().filter(|(_, process, _)| *process == process::id());
+    for deferred in own.filter_map(|(.., deferred)| deferred.upgrade()) {
         let is_open = || deferred.entry.load().is_some() && !matches!(deferred.whole.load().as_deref(), Some(Err(_)));
         thread::scope(|scope| {
             let helper = thread::Builder::new().name("disc-deferred".into()).stack_size(STACK);
@@ -181,7 +194,11 @@ pub fn finish(mut go_on: impl FnMut() -> bool) {
             while is_open() && !stops() && go_on() {
                 thread::sleep(POLL);
             }
-            is_given_up.fetch_or(is_open(), Relaxed);
+            if is_open() {
+                is_given_up.store(true, Relaxed);
+                // The background thread ends with what it is at, too.
+                deferred.entry.store(None);
+            }
         });
     }
 }
@@ -194,7 +211,7 @@ impl fmt::Debug for Deferred {
 
 impl disc_ral::Deferred for Deferred {
     fn start(&self) {
-        if self.is_whole() || self.submitted.swap(true, Relaxed) {
+        if self.is_whole() || self.submitted_by.swap(process::id(), Relaxed) == process::id() {
             return;
         }
         let Some(own) = self.own.upgrade() else { return };
@@ -206,7 +223,7 @@ impl disc_ral::Deferred for Deferred {
             own.work(&stops);
         };
         if !background::submit(Box::new(job)) {
-            self.submitted.store(false, Relaxed);
+            self.submitted_by.store(0, Relaxed);
         }
     }
 

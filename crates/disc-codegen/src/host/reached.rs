@@ -28,7 +28,14 @@ pub fn reached(module: &Module, entry: &str, inputs: &[Vec<i64>]) -> Option<BTre
         let rest = binding.rest.eval(&|symbol| sizes.get(symbol).copied()).ok()?;
         sizes.insert(binding.symbol.clone(), binding.solve(size, rest));
     }
-    let mut walk = Walk { module, sizes, reached: BTreeSet::new(), launched: HashSet::new(), calling: HashMap::new(), turns: 0 };
+    let mut walk = Walk {
+        module,
+        sizes,
+        reached: BTreeSet::new(),
+        launched: HashSet::new(),
+        calling: HashMap::new(),
+        turns: TURNS_OF_LAUNCH,
+    };
     walk.host(host);
     if let Some(prepare) = module.function(PREPARE).filter(|_| module.is_prepare(PREPARE)) {
         walk.host(prepare);

@@ -54,9 +54,10 @@ fn choices(options: &Options, offers: Offers) -> String {
 }
 
 /// Returns cached code of a module and the data of its compilation, or the outcome of the lookup.
-pub(crate) fn find(text: &str, options: &Options, targets: &Compilation) -> Result<(Artifact, Made), Outcome> {
+/// `in_part` allows code whose functions are deferred.
+pub(crate) fn find(text: &str, options: &Options, targets: &Compilation, in_part: bool) -> Result<(Artifact, Made), Outcome> {
     let (cache, key) = place(text, options, targets).ok_or(Outcome::Off)?;
-    if let Some(found) = deferred::pending(&key) {
+    if in_part && let Some(found) = deferred::pending(&key, options) {
         tracing::info!("code of a program: this process has it");
         return Ok(found);
     }
