@@ -43,7 +43,7 @@ def start(name: str, threads: int, cache: bool | str, libraries: list[str]) -> d
         model(*inputs)
         eager = time.perf_counter() - clock
         before, clock = os.times(), time.perf_counter()
-        fast = disc.optimize(model, *inputs, options=disc.Options(cache=cache))
+        fast = disc.optimize(model, inputs, options=disc.Options(cache=cache))
         optimized = time.perf_counter()
         got = fast(*inputs)
         first, after = time.perf_counter(), os.times()

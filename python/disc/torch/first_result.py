@@ -37,7 +37,7 @@ def first_result(path: str) -> dict[str, Any]:
         with _timed("eager call", milliseconds):
             model.module(*model.args, **model.kwargs)
         with _trees() as trees, _timed("optimize", milliseconds):
-            fast = optimize(model.module, *model.args, options=Options(cache=False), **model.kwargs)
+            fast = optimize(model.module, model.args, kwargs=model.kwargs, options=Options(cache=False))
         for name in ("first call", "second call"):
             with _timed(name, milliseconds):
                 fast(*model.args, **model.kwargs)
