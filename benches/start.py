@@ -27,7 +27,7 @@ STAGES = ("capture", "convert", "passes", "codegen", "link", "pack")
 
 
 def start(name: str, threads: int, cache: bool | str, libraries: list[str]) -> dict:
-    """In a process of its own: what the first result took, and where, in milliseconds."""
+    """Times the first result of a model and its stages, in milliseconds; once in a process."""
     import disc
     import torch
     from start_models import MODELS

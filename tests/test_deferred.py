@@ -3,13 +3,16 @@
 import os
 import subprocess
 import sys
-import threading
 
 import disc
 import pytest
 import torch
 from disc import _disc
+from in_threads import in_threads
 from torch import nn
+
+#: Compiled code serves each call, or there is an error.
+_OPTIONS = disc.Options(cache=False, fallback="error")
 
 
 class Layers(nn.Module):
@@ -28,7 +31,7 @@ def model():
 
 
 def _optimized(model, rows):
-    return disc.optimize(model, torch.randn(rows, 64), options=disc.Options(cache=False))
+    return disc.optimize(model, torch.randn(rows, 64), options=_OPTIONS)
 
 
 def test_the_first_call_needs_a_part_of_the_functions(model):
@@ -57,22 +60,13 @@ def test_threads_that_need_the_rest_at_once_wait_for_it(model):
     fast, xs = _optimized(model, 23), [torch.randn(rows, 64) for rows in range(1, 33)]
     with torch.no_grad():
         wanted = [model(x) for x in xs]
-    wrong = []
 
     def serve(first):
         with torch.no_grad():
-            for i in range(first, len(xs), 4):
-                try:
-                    torch.testing.assert_close(fast(xs[i]), wanted[i])
-                except BaseException as error:
-                    wrong.append(error)
+            for x, y in [*zip(xs, wanted, strict=True)][first::4]:
+                torch.testing.assert_close(fast(x), y)
 
-    threads = [threading.Thread(target=serve, args=(first,)) for first in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not wrong
+    in_threads(4, serve)
 
 
 _FORKED = """
@@ -84,7 +78,7 @@ from test_deferred import Layers
 torch.set_num_threads(1)
 torch.manual_seed(0)
 model = Layers().eval()
-fast = disc.optimize(model, torch.randn(23, 64), options=disc.Options(cache=False, threads=1))
+fast = disc.optimize(model, torch.randn(23, 64), options=disc.Options(cache=False, threads=1, fallback="error"))
 with torch.no_grad():
     fast(torch.randn(23, 64))
     # The background thread compiles now.
@@ -150,3 +144,37 @@ def test_each_cache_gets_the_code(model, tmp_path, monkeypatch):
         monkeypatch.setenv("DISC_CACHE_DIR", str(tmp_path / name))
         fast = disc.optimize(model, torch.randn(23, 64))
         assert disc.report(fast).to_dict()["cache"]["code"] == "miss"
+
+
+_FAILS = """
+import os, resource, sys
+import torch
+sys.path.insert(0, os.path.dirname(sys.argv[1]))
+import disc
+from disc import _disc
+from test_deferred import Layers
+torch.manual_seed(0)
+model = Layers().eval()
+fast = disc.optimize(model, torch.randn(23, 64), options=disc.Options(cache=False, threads=1))
+few, many = torch.randn(5, 64), torch.randn(23, 64)
+limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+with torch.no_grad():
+    resource.setrlimit(resource.RLIMIT_NOFILE, (3, limits[1]))
+    try:
+        fast(many)
+        _disc.await_specializations()
+        torch.testing.assert_close(fast(few), model(few))
+        torch.testing.assert_close(fast(many), model(many))
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    text = str(disc.report(fast))
+    assert "functions that the call needs could not be compiled" in text, text
+    again = disc.optimize(Layers().eval(), torch.randn(23, 64), options=disc.Options(fallback="error"))
+    again(few)
+"""
+
+
+def test_functions_that_cannot_be_linked_are_a_reason_in_the_report():
+    """No file can be opened: PyTorch serves the calls that need them."""
+    run = [sys.executable, "-c", _FAILS, __file__]
+    assert subprocess.run(run, timeout=300).returncode == 0

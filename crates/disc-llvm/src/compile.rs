@@ -77,18 +77,24 @@ pub fn compile(program: &Program, targets: &Compilation, options: &Options) -> R
     let device = |functions| Batch { functions, target: targets.device(), codegen: Codegen::Less, versioned: false };
     let batches: Vec<Batch<'_>> = [host].into_iter().chain(kernels.chunks(BATCH).map(device)).collect();
     let objects = in_parallel(batches.len(), options.threads, |i| object(program, &batches[i]))?;
+    let (compiled, _) = linked(targets, objects)?;
+    tracing::debug!(timings = ?compiled.timings, bytes = compiled.bytes.len(), "compiled a program");
+    Ok(compiled)
+}
+
+/// Links objects, each with the times of its halves, and adds these up.
+pub(crate) fn linked(targets: &Compilation, objects: Vec<TimedObject>) -> Result<(Compiled, Vec<Object>), Error> {
     let mut timings = Timings { modules: objects.len(), ..Timings::default() };
-    let mut linked = Vec::with_capacity(objects.len());
-    for (object, lower, codegen) in objects {
+    let add = |(object, lower, codegen)| {
         timings.lower += lower;
         timings.codegen += codegen;
-        linked.push(object);
-    }
+        object
+    };
+    let objects: Vec<Object> = objects.into_iter().map(add).collect();
     let start = Instant::now();
-    let bytes = link(targets.host(), &linked)?;
+    let bytes = link(targets.host(), &objects)?;
     timings.link = start.elapsed();
-    tracing::debug!(?timings, bytes = bytes.len(), "compiled a program");
-    Ok(Compiled { bytes, timings })
+    Ok((Compiled { bytes, timings }, objects))
 }
 
 /// Returns the assembly of `program`, for dumps and for tests that look at instructions.
@@ -179,6 +185,9 @@ fn lower_any(emit: &Emit<'_>, program: &Program, function: &Function) -> Result<
     }
 }
 
+/// An object, and the time that lowering and code generation took.
+pub(crate) type TimedObject = (Object, Duration, Duration);
+
 /// The functions of one LLVM module.
 pub(crate) struct Batch<'p> {
     pub(crate) functions: &'p [&'p Function],
@@ -189,7 +198,7 @@ pub(crate) struct Batch<'p> {
 }
 
 /// Compiles one batch to an object, and times both halves.
-pub(crate) fn object(program: &Program, batch: &Batch<'_>) -> Result<(Object, Duration, Duration), Error> {
+pub(crate) fn object(program: &Program, batch: &Batch<'_>) -> Result<TimedObject, Error> {
     in_context(|context| {
         let start = Instant::now();
         let machine = Machine::new(batch.target, batch.codegen)?;

@@ -9,7 +9,7 @@
 //! parent was: a part that the parent's thread had begun is compiled again.
 use crate::{
     Error,
-    compile::{Batch, Compiled, Options, Timings, check, in_parallel, is_kernel_code, object, open},
+    compile::{Batch, Compiled, Options, TimedObject, check, in_parallel, is_kernel_code, linked, object, open},
     link::link,
     lower::{lower_stubs, lower_table},
     machine::{Codegen, Machine, Object, in_context},
@@ -24,7 +24,7 @@ use std::{
         Arc,
         atomic::{AtomicU32, Ordering::Relaxed},
     },
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 /// Ops of deferred functions from which a second part pays.
@@ -41,6 +41,8 @@ pub struct Deferred {
     /// Names of the deferred functions, by their number.
     names: Vec<Arc<str>>,
     modules: Vec<Part>,
+    /// Ops of deferred functions by those of the others.
+    share: f64,
 }
 
 /// An LLVM module of deferred functions.
@@ -65,29 +67,23 @@ pub fn compile_first(
     check(targets)?;
     let kernels = program.module.functions.iter().filter(|f| is_kernel_code(f));
     let (first, deferred): (Vec<&Function>, Vec<&Function>) = kernels.partition(|function| wanted.contains(&function.name));
-    if !targets.device().is_cpu() || deferred.iter().map(|f| f.inst_count()).sum::<usize>() < LEAST_DEFERRED {
+    if !targets.device().is_cpu() || ops_of(&deferred) < LEAST_DEFERRED {
         return Ok(None);
     }
     let entries: Vec<&Function> = program.module.functions.iter().filter(|f| f.kind == FunctionKind::Host).collect();
+    let share = ops_of(&deferred) as f64 / ops_of(&first).max(1) as f64;
     let modules = in_modules(first, options.threads);
-    let mut objects = in_parallel(modules.len() + 2, options.threads, |i| match i.checked_sub(2) {
-        Some(i) => object(program, &kernel_batch(targets, &modules[i])),
-        None if i == 0 => {
-            object(program, &Batch { functions: &entries, target: targets.host(), codegen: Codegen::Fast, versioned: true })
-        }
+    let host = Batch { functions: &entries, target: targets.host(), codegen: Codegen::Fast, versioned: true };
+    let batches: Vec<Batch<'_>> = [host].into_iter().chain(modules.iter().map(|part| kernel_batch(targets, part))).collect();
+    let objects = in_parallel(batches.len() + 1, options.threads, |i| match batches.get(i) {
+        Some(batch) => object(program, batch),
         None => stubs(program, targets, &deferred),
     })?;
-    let mut timings = Timings { modules: objects.len(), ..Timings::default() };
-    for (_, lower, codegen) in &objects {
-        timings.lower += *lower;
-        timings.codegen += *codegen;
-    }
-    let start = Instant::now();
-    let linked: Vec<Object> = objects.iter().map(|(object, ..)| object.clone()).collect();
-    let bytes = link(targets.host(), &linked)?;
-    timings.link = start.elapsed();
-    objects.remove(1);
-    tracing::debug!(?timings, bytes = bytes.len(), deferred = deferred.len(), "compiled the first part of a program");
+    let (compiled, mut objects) = linked(targets, objects)?;
+    // The whole library has functions in place of the stubs.
+    objects.pop();
+    let (timings, bytes) = (&compiled.timings, compiled.bytes.len());
+    tracing::debug!(?timings, bytes, deferred = deferred.len(), "compiled the first part of a program");
     let part = |functions: Vec<&Function>| Part {
         names: functions.iter().map(|function| function.name.clone()).collect(),
         object: ArcSwapOption::empty(),
@@ -96,17 +92,24 @@ pub fn compile_first(
     let deferred = Deferred {
         program: Arc::clone(program),
         targets: targets.clone(),
-        first: objects.into_iter().map(|(object, ..)| object).collect(),
+        first: objects,
+        share,
         names: deferred.iter().map(|function| function.name.clone()).collect(),
         modules: in_modules(deferred, 1).into_iter().map(part).collect(),
     };
-    Ok(Some((Compiled { bytes, timings }, deferred)))
+    Ok(Some((compiled, deferred)))
 }
 
 impl Deferred {
     /// Returns the number of deferred functions.
     pub fn len(&self) -> usize {
         self.names.len()
+    }
+
+    /// Returns about how much longer code generation of these functions takes than that of the
+    /// others.
+    pub fn share(&self) -> f64 {
+        self.share
     }
 
     /// Returns true if no function is deferred.
@@ -168,7 +171,7 @@ fn kernel_batch<'p>(targets: &'p Compilation, functions: &'p [&'p Function]) -> 
     Batch { functions, target: targets.device(), codegen: Codegen::Less, versioned: false }
 }
 
-fn stubs(program: &Program, targets: &Compilation, functions: &[&Function]) -> Result<(Object, Duration, Duration), Error> {
+fn stubs(program: &Program, targets: &Compilation, functions: &[&Function]) -> Result<TimedObject, Error> {
     in_context(|context| {
         let start = Instant::now();
         let machine = Machine::new(targets.device(), Codegen::Fast)?;
@@ -179,10 +182,13 @@ fn stubs(program: &Program, targets: &Compilation, functions: &[&Function]) -> R
     })
 }
 
+fn ops_of(functions: &[&Function]) -> usize {
+    functions.iter().map(|function| function.inst_count()).sum()
+}
+
 /// Distributes functions over LLVM modules of about equal work, at least as many as `threads`.
 fn in_modules(mut functions: Vec<&Function>, threads: usize) -> Vec<Vec<&Function>> {
-    let ops: usize = functions.iter().map(|function| function.inst_count()).sum();
-    let count = ops.div_ceil(MODULE).max(threads).min(functions.len());
+    let count = ops_of(&functions).div_ceil(MODULE).max(threads).min(functions.len());
     functions.sort_by_key(|function| std::cmp::Reverse(function.inst_count()));
     let mut modules: Vec<(usize, Vec<&Function>)> = vec![(0, Vec::new()); count];
     for function in functions {

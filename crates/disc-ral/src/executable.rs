@@ -6,7 +6,7 @@
 use crate::{
     bind::bind,
     call::{Call, CallState},
-    deferred::{self, Deferred},
+    deferred::{self, Deferred, Lookup},
     device::{Device, Image, Kernels},
     error::{Error, code},
     failure::Failure,
@@ -42,8 +42,8 @@ pub struct Code {
     prepare: Vec<EntryFn>,
     names: KernelNames,
     image: Option<Image>,
-    /// The functions that the library lacks; stubs read this memory.
-    deferred: Option<Box<Arc<dyn Deferred>>>,
+    /// Finds the functions that the library lacks; `None` if it is whole.
+    lookup: Option<Box<Lookup>>,
     /// Addresses of the functions that a first library lacked.
     table: Option<NonNull<*const c_void>>,
 }
@@ -59,7 +59,7 @@ impl Code {
         let entries = meta.entries.iter().map(|entry| library.entry(&entry.symbol)).collect::<Result<_, _>>()?;
         let prepare = meta.prepare.iter().map(|symbol| library.entry(symbol)).collect::<Result<_, _>>()?;
         let table = deferred::table(&library);
-        Ok(Self { entries, prepare, names: KernelNames::of(library, meta), image: None, deferred: None, table })
+        Ok(Self { entries, prepare, names: KernelNames::of(library, meta), image: None, lookup: None, table })
     }
 
     /// Takes functions that are part of this program, in the order of the metadata.
@@ -67,7 +67,7 @@ impl Code {
     /// # Safety
     /// They keep the contract of [`EntryFn`] for the metadata that they are used with.
     pub unsafe fn from_functions(entries: Vec<EntryFn>, prepare: Vec<EntryFn>) -> Self {
-        Self { entries, prepare, names: KernelNames::default(), image: None, deferred: None, table: None }
+        Self { entries, prepare, names: KernelNames::default(), image: None, lookup: None, table: None }
     }
 
     /// Lets a first library find the functions that it lacks.
@@ -76,13 +76,13 @@ impl Code {
     /// A library that is no first one.
     pub fn with_deferred(mut self, deferred: &Arc<dyn Deferred>) -> Result<Self, Error> {
         let library = self.names.library().ok_or_else(|| Error::internal("functions of this program defer none"))?;
-        self.deferred = Some(deferred::connect(library, deferred)?);
+        self.lookup = Some(Lookup::connect(library, deferred)?);
         Ok(self)
     }
 
     /// Takes the same library for other metadata of the same program.
     fn with_meta(&self, meta: &ModuleMeta) -> Option<Self> {
-        Self::from_library(self.names.shared_library()?, meta).ok()
+        Self::from_library(Arc::clone(self.names.library()?), meta).ok()
     }
 
     /// Returns the address of a function that the first library lacked; `None` if this is no whole
@@ -206,13 +206,22 @@ impl Executable {
             false => self.run_bound((&code.names, function, meta), session, inputs, outputs),
             true => self.run_watched((&code.names, function, meta), session, inputs, outputs),
         };
-        let result = match &code.deferred {
-            None => result,
-            Some(deferred) => went(result, &***deferred),
+        let result = match (&code.lookup, result) {
+            (Some(lookup), Err(error)) => Err(lookup.explain(error)),
+            (Some(lookup), Ok(())) => {
+                lookup.deferred().start();
+                Ok(())
+            }
+            (None, result) => result,
         };
         session.descriptors.clear();
         self.peak_arena.fetch_max(session.arena.peak(), Ordering::Relaxed);
         result
+    }
+
+    /// Returns false while calls run a first library, and may wait for functions.
+    pub fn is_whole(&self) -> bool {
+        self.code.load().lookup.is_none()
     }
 
     /// Returns the code that calls run now: the whole library in place of a first one, once it is
@@ -220,7 +229,7 @@ impl Executable {
     #[inline]
     fn code(&self) -> Guard<Arc<Code>> {
         let code = self.code.load();
-        match code.deferred.as_ref().and_then(|deferred| deferred.whole()) {
+        match code.lookup.as_ref().and_then(|lookup| lookup.deferred().whole()) {
             Some(Ok(whole)) => {
                 // Its lines may be those of another program with this code.
                 self.code.store(whole.with_meta(&self.meta).map_or(whole, Arc::new));
@@ -365,21 +374,6 @@ impl Executable {
     }
 }
 
-/// Ends a call of a first library: a successful one starts to compile the functions that are
-/// deferred, and one that lacked a function fails for the reason why it is not there.
-fn went(result: Result<(), Error>, deferred: &dyn Deferred) -> Result<(), Error> {
-    match (result, deferred.whole()) {
-        (Ok(()), _) => {
-            deferred.start();
-            Ok(())
-        }
-        (Err(error), Some(Err(reason))) if error.code == code::INTERNAL => {
-            Err(Error::internal(format!("functions that the call needs could not be compiled: {reason}")))
-        }
-        (Err(error), _) => Err(error),
-    }
-}
-
 /// Checks the properties of metadata that later code relies on.
 fn check_meta(code: &Code, meta: &ModuleMeta) -> Result<(), Error> {
     let counts = (code.entries.len(), code.prepare.len());
@@ -416,7 +410,11 @@ fn prepare(
         }
         for (&function, symbol) in code.prepare.iter().zip(&meta.prepare) {
             let entry = EntryMeta { name: symbol.clone(), symbol: symbol.clone(), ..EntryMeta::default() };
-            call(function, &mut session, (&set, None), (meta, (&code.names, kernels)), &entry, &mut NoOutputs)?;
+            let done = call(function, &mut session, (&set, None), (meta, (&code.names, kernels)), &entry, &mut NoOutputs);
+            done.map_err(|error| match &code.lookup {
+                Some(lookup) => lookup.explain(error),
+                None => error,
+            })?;
         }
         // Sessions with other queues read what was prepared.
         session.queue.sync().map_err(|failure| Failure::Launch(failure).into_error(meta, &EntryMeta::default()))?;

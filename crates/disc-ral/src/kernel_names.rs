@@ -40,12 +40,8 @@ impl KernelNames {
     }
 
     /// Returns the library of the kernels; `None` for functions of this program.
-    pub(crate) fn library(&self) -> Option<&Library> {
-        self.library.as_deref()
-    }
-
-    pub(crate) fn shared_library(&self) -> Option<Arc<Library>> {
-        self.library.clone()
+    pub(crate) fn library(&self) -> Option<&Arc<Library>> {
+        self.library.as_ref()
     }
 
     /// Returns the handle under which a grid kernel is known here. It is no address of code: these

@@ -18,7 +18,7 @@ use disc_ral::{Code, Library, ModuleMeta};
 use std::{
     fmt, process,
     sync::{
-        Arc, Mutex, Weak,
+        Arc, Mutex, MutexGuard, TryLockError, Weak,
         atomic::{AtomicBool, AtomicU32, Ordering::Relaxed},
     },
     thread,
@@ -33,7 +33,8 @@ const STACK: usize = 16 << 20;
 const POLL: Duration = Duration::from_micros(500);
 
 /// Code that the cache will keep, by its key, and the process that compiles it.
-static PENDING: Mutex<Vec<(Key, u32, Weak<Deferred>)>> = Mutex::new(Vec::new());
+static PENDING: Mutex<Vec<Pending>> = Mutex::new(Vec::new());
+type Pending = (Key, u32, Weak<Deferred>);
 
 /// The functions of an artifact that its first library lacks.
 pub(crate) struct Deferred {
@@ -81,8 +82,7 @@ impl Deferred {
     pub(crate) fn keep(&self, mut entry: Entry) {
         // The lines are those of one program; another one with this code has its own.
         Arc::make_mut(&mut entry.artifact.meta).lines.clear();
-        // `try_lock`: in a forked child another thread may hold the lock for ever.
-        if let (Some(key), Ok(mut pending)) = (entry.artifact.key, PENDING.try_lock()) {
+        if let (Some(key), Some(mut pending)) = (entry.artifact.key, lock_pending()) {
             pending.retain(|(.., deferred)| deferred.strong_count() > 0);
             pending.push((key, process::id(), self.own.clone()));
         }
@@ -95,6 +95,11 @@ impl Deferred {
             Ok(whole) => Ok(Arc::clone(&whole.bytes)),
             Err(error) => Err(error.clone()),
         }
+    }
+
+    /// As [`disc_llvm::Deferred::share`].
+    pub(crate) fn share(&self) -> f64 {
+        self.functions.load().as_ref().map_or(0.0, |functions| functions.share())
     }
 
     pub(crate) fn is_whole(&self) -> bool {
@@ -147,10 +152,7 @@ impl Deferred {
     /// a thread whose stack is deep enough.
     fn finished(&self) -> Arc<Result<Whole, Error>> {
         if !self.is_whole() {
-            let helped = thread::scope(|scope| {
-                let helper = thread::Builder::new().name("disc-deferred".into()).stack_size(STACK);
-                helper.spawn_scoped(scope, || self.work(&|| false)).is_ok()
-            });
+            let helped = thread::scope(|scope| helper().spawn_scoped(scope, || self.work(&|| false)).is_ok());
             if !helped {
                 self.work(&|| false);
             }
@@ -165,9 +167,22 @@ impl Deferred {
     }
 }
 
+/// Takes the lock for a moment. Returns `None` where nobody releases it: in a child that was forked
+/// while another thread had it.
+fn lock_pending() -> Option<MutexGuard<'static, Vec<Pending>>> {
+    for _ in 0..100 {
+        match PENDING.try_lock() {
+            Ok(pending) => return Some(pending),
+            Err(TryLockError::Poisoned(poisoned)) => return Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => thread::sleep(POLL),
+        }
+    }
+    None
+}
+
 /// Returns code that this process has compiled in part, and that the cache of `options` will keep.
 pub(crate) fn pending(key: &Key, options: &Options) -> Option<(Artifact, Made)> {
-    let pending = PENDING.try_lock().ok()?;
+    let pending = lock_pending()?;
     let deferred = pending.iter().filter(|(other, ..)| other == key).find_map(|(.., deferred)| {
         let deferred = deferred.upgrade()?;
         let is_kept_there = deferred.entry.load().as_ref().is_some_and(|entry| entry.options.cache == options.cache);
@@ -183,14 +198,13 @@ pub(crate) fn pending(key: &Key, options: &Options) -> Option<(Artifact, Made)> 
 pub fn finish(mut go_on: impl FnMut() -> bool) {
     let (began, is_given_up) = (Instant::now(), AtomicBool::new(false));
     let stops = || began.elapsed() > PATIENCE || is_given_up.load(Relaxed);
-    let pending: Vec<_> = PENDING.try_lock().map_or_else(|_| Vec::new(), |mut pending| std::mem::take(&mut *pending));
+    let pending = lock_pending().map_or_else(Vec::new, |mut pending| std::mem::take(&mut *pending));
     // A forked child leaves them to its parent.
     let own = pending.iter().filter(|(_, process, _)| *process == process::id());
     for deferred in own.filter_map(|(.., deferred)| deferred.upgrade()) {
         let is_open = || deferred.entry.load().is_some() && !matches!(deferred.whole.load().as_deref(), Some(Err(_)));
         thread::scope(|scope| {
-            let helper = thread::Builder::new().name("disc-deferred".into()).stack_size(STACK);
-            let _ = helper.spawn_scoped(scope, || deferred.work(&stops));
+            let _ = helper().spawn_scoped(scope, || deferred.work(&stops));
             while is_open() && !stops() && go_on() {
                 thread::sleep(POLL);
             }
@@ -201,6 +215,10 @@ pub fn finish(mut go_on: impl FnMut() -> bool) {
             }
         });
     }
+}
+
+fn helper() -> thread::Builder {
+    thread::Builder::new().name("disc-deferred".into()).stack_size(STACK)
 }
 
 impl fmt::Debug for Deferred {

@@ -12,17 +12,12 @@ from typing import Any
 
 from ..core.errors import Error
 from ..core.options import Options
+from .worker import answer, require_torch
 
 
 def compile_file(request: dict[str, Any]) -> None:
     """Writes the package that a request asks for; raises ``disc.Error``."""
-    try:
-        import torch  # noqa: F401 - the error says what to do
-    except ImportError as error:
-        raise Error(
-            f"{request['model']} is a model of torch, and {sys.executable} cannot import it: {error}",
-            help="pip install torch, or let DISC_PYTHON name an interpreter that has it",
-        ) from error
+    require_torch(request["model"], sys.executable)
     from .export import export
     from .saved_file import exported, saved
 
@@ -72,15 +67,11 @@ def _has_names(dims: dict[str, dict[int, str | int]] | None) -> bool:
 
 
 def main() -> int:
-    fault = None
-    try:
+    def work() -> dict[str, Any]:
         compile_file(json.load(sys.stdin))
-    except Error as error:
-        fault = {"code": error.code, "message": error.message, "op": error.op, "help": error.help}
-    except Exception as error:
-        fault = {"code": "E0906", "message": f"{type(error).__name__}: {error}", "op": None, "help": None}
-    print(json.dumps({"error": fault}), flush=True)
-    return 0 if fault is None else 1
+        return {}
+
+    return answer(work)
 
 
 if __name__ == "__main__":

@@ -7,25 +7,20 @@ the milliseconds of ``optimize``, of two calls and of an eager call.
 from __future__ import annotations
 
 import contextlib
-import json
 import logging
 import sys
 import time
 from collections.abc import Iterator
 from typing import Any
 
-from ..core.errors import Error
+from .worker import answer, require_torch
 
 
 def first_result(path: str) -> dict[str, Any]:
     """Compiles the model in a file without the cache, and calls it; raises ``disc.Error``."""
-    try:
-        import torch
-    except ImportError as error:
-        raise Error(
-            f"{path} is a model of torch, and {sys.executable} cannot import it: {error}",
-            help="pip install torch, or let DISC_PYTHON name an interpreter that has it",
-        ) from error
+    require_torch(path, sys.executable)
+    import torch
+
     from ..core.options import Options
     from .module.optimize import optimize
     from .saved_file import exported
@@ -61,34 +56,13 @@ def _trees() -> Iterator[list[str]]:
         logger.setLevel(level)
 
 
-class _timed:
+@contextlib.contextmanager
+def _timed(name: str, into: dict[str, float]) -> Iterator[None]:
     """Notes the milliseconds of a block under a name."""
-
-    def __init__(self, name: str, into: dict[str, float]):
-        self._name, self._into = name, into
-
-    def __enter__(self) -> None:
-        self._start = time.perf_counter()
-
-    def __exit__(self, *_: object) -> None:
-        self._into[self._name] = (time.perf_counter() - self._start) * 1e3
-
-
-def main() -> int:
-    reply: dict[str, Any] = {"error": None}
-    try:
-        reply |= first_result(sys.argv[1])
-    except Error as error:
-        reply["error"] = {
-            "code": error.code, "message": error.message, "op": error.op, "help": error.help,
-        }  # fmt: skip
-    except Exception as error:
-        reply["error"] = {
-            "code": "E0906", "message": f"{type(error).__name__}: {error}", "op": None, "help": None,
-        }  # fmt: skip
-    print(json.dumps(reply), flush=True)
-    return 0 if reply["error"] is None else 1
+    start = time.perf_counter()
+    yield
+    into[name] = (time.perf_counter() - start) * 1e3
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(answer(lambda: first_result(sys.argv[1])))

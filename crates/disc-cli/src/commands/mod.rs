@@ -7,6 +7,7 @@ mod gpu_code;
 mod help;
 mod inspect;
 mod package;
+mod python;
 mod replay;
 mod report;
 mod run;

@@ -3,6 +3,7 @@ use super::{
     arguments::{CompileArguments, State},
     compile::written,
     package::has_extension,
+    python::{Worker, check_file},
 };
 use crate::{
     answer::Answer,
@@ -10,59 +11,27 @@ use crate::{
     run::{Given, Input, Size, several},
 };
 use disc_ir::{Code, Diagnostic};
-use serde::Deserialize;
 use serde_json::{Map, Value, json};
-use std::{
-    ffi::OsString,
-    io::Write,
-    path::Path,
-    process::{Command, Stdio},
-};
+use std::path::Path;
 
 /// The Python module that does the work, and answers with one line of JSON.
 const WORKER: &str = "disc.torch.exported_file";
-
-/// The last line that the worker prints.
-#[derive(Deserialize)]
-struct Reply {
-    error: Option<Fault>,
-}
-
-/// An error of a worker.
-#[derive(Deserialize)]
-pub(super) struct Fault {
-    code: String,
-    message: String,
-    op: Option<String>,
-    help: Option<String>,
-}
-
-impl From<Fault> for Diagnostic {
-    fn from(Fault { code, message, op, help }: Fault) -> Self {
-        let found = Diagnostic::new(Code::from_name(&code).unwrap_or(Code::E0501), message);
-        Diagnostic { op: op.filter(|op| !op.is_empty()), help, ..found }
-    }
-}
 
 pub(super) fn compile(given: &CompileArguments) -> Result<Answer, Vec<Diagnostic>> {
     let single = |error: Diagnostic| vec![error];
     let output = check(given).map_err(single)?;
     let progress = Progress::spinner("compiling");
-    let python = python();
-    let reply = ask(&python, given, output).map_err(single)?;
+    let wish = request(given, output).map_err(single)?.to_string();
+    let worker = given.dump.iter().fold(Worker::new(WORKER), |worker, folder| worker.variable("DISC_DUMP", folder));
+    let _: Value = worker.ask(&wish).map_err(single)?;
     drop(progress);
-    match reply.error {
-        None => written(output),
-        Some(fault) => Err(vec![fault.into()]),
-    }
+    written(output)
 }
 
 /// Refuses what no Python needs to be asked about. Returns the package to write.
 fn check(given: &CompileArguments) -> Result<&Path, Diagnostic> {
     let file = &given.file;
-    if let Err(error) = std::fs::File::open(file) {
-        return Err(Diagnostic::new(Code::E0101, format!("{file} cannot be read: {error}")));
-    }
+    check_file(file)?;
     let (values, is_exported) = (&given.values, has_extension(file, "pt2"));
     if values.weights.is_some() || values.random_weights {
         return Err(Diagnostic::new(Code::E0700, format!("{file} has its weights: they cannot be given")));
@@ -79,31 +48,6 @@ fn check(given: &CompileArguments) -> Result<&Path, Diagnostic> {
     }
     let package = given.output.as_deref().filter(|path| has_extension(path, "discpkg"));
     package.ok_or_else(|| Diagnostic::new(Code::E0700, "a model of torch becomes a package: -o FILE.discpkg"))
-}
-
-/// Returns the interpreter: the one that runs this script, or that the user chose.
-pub(super) fn python() -> OsString {
-    std::env::var_os("DISC_PYTHON").filter(|name| !name.is_empty()).unwrap_or_else(|| "python3".into())
-}
-
-fn ask(python: &OsString, given: &CompileArguments, output: &Path) -> Result<Reply, Diagnostic> {
-    let broken = |why: String| {
-        let error = Diagnostic::new(Code::E0700, format!("a model of torch is compiled by `{}`: {why}", python.display()));
-        error.help("DISC_PYTHON names an interpreter that has torch and disc")
-    };
-    let mut command = Command::new(python);
-    command.args(["-m", WORKER]).stdin(Stdio::piped()).stdout(Stdio::piped());
-    given.dump.iter().for_each(|folder| {
-        command.env("DISC_DUMP", folder);
-    });
-    let wish = request(given, output)?.to_string();
-    let mut child = command.spawn().map_err(|error| broken(error.to_string()))?;
-    // A worker that ends early is reported by its status.
-    let _ = child.stdin.take().map(|mut pipe| pipe.write_all(wish.as_bytes()));
-    let done = child.wait_with_output().map_err(|error| broken(error.to_string()))?;
-    let text = String::from_utf8_lossy(&done.stdout);
-    let reply = text.lines().last().and_then(|line| serde_json::from_str(line).ok());
-    reply.ok_or_else(|| broken(format!("it ended with {} and no answer", done.status)))
 }
 
 fn request(given: &CompileArguments, output: &Path) -> Result<Value, Diagnostic> {

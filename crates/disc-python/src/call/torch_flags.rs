@@ -1,7 +1,7 @@
 //! Asks torch without Python for flags of a tensor, and if gradients are recorded: `TorchFlags`.
 //!
-//! Where a function is missing in the loaded libraries, or a tensor is not where it is expected in
-//! its object, Python is asked instead.
+//! Python is asked instead if the loaded libraries lack a function, or a tensor is not where it is
+//! expected in its object.
 use super::torch_functions::{BASE, LIBRARY, OFFSETS, implementation_of, symbol};
 use pyo3::{intern, prelude::*};
 use std::{

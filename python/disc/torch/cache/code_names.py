@@ -328,6 +328,8 @@ def _unpacked(packed: Any) -> Facts | None:
     return Facts(dict.fromkeys(names), values, Lookups(*looks), imports)
 
 
+#: Functions that are kept, before all are read again.
+_MOST_READ = 100_000
 #: By the identity of a function's code: that code, its digest, and its constants that are not in
 #: the digest. A hash of the code itself takes as long as reading it.
 _read: dict[int, tuple[types.CodeType, bytes, tuple]] = {}
@@ -353,6 +355,8 @@ def read(code: types.CodeType) -> tuple[types.CodeType, bytes, tuple]:
     # Later formats tell how often an object is referred to, which is another number in each
     # process.
     found = hashlib.blake2b(marshal.dumps(parts, 0), digest_size=16).digest()
+    if len(_read) >= _MOST_READ:
+        _read.clear()
     _read[id(code)] = known = code, found, tuple(others)
     return known
 

@@ -41,6 +41,10 @@ _ASSUMED = frozenset(
 )
 
 
+#: The greatest exponent that is computed: a power of an example may have more digits than memory.
+_MOST_EXPONENT = 16
+
+
 class _Unknown(Exception):
     """The value of an expression is not known here."""
 
@@ -143,7 +147,7 @@ def _value(x: sympy.Basic, values: Mapping[sympy.Symbol, int]) -> int | bool:
 
 def _power(args: list) -> int:
     base, exponent = args
-    if exponent < 0:
+    if not 0 <= exponent <= _MOST_EXPONENT:
         raise _Unknown
     return base**exponent
 
