@@ -380,19 +380,25 @@ def test_a_child_forked_meanwhile_collects_cycles():
     assert child.stdout.split() == ["0", "True"]
 
 
-BERT = """
+#: A decoder has a configuration of its generation, which holds a hash of its text.
+KEY = """
+    import sys
     import torch
+    import transformers
     from disc.torch.cache.capture_cache import look_up
-    from transformers import BertConfig, BertModel
-    config = BertConfig(vocab_size=50, num_hidden_layers=1, hidden_size=32, num_attention_heads=2, intermediate_size=64)
+    sizes = dict(vocab_size=50, num_hidden_layers=1, hidden_size=32, num_attention_heads=2, intermediate_size=64)
+    name, config = sys.argv[1:]
+    model = getattr(transformers, name)(getattr(transformers, config)(**sizes)).eval()
     ids = torch.ones(2, 7, dtype=torch.long)
-    asked = look_up(BertModel(config, add_pooling_layer=False).eval(), (ids,), {}, None, "/nowhere")
+    asked = look_up(model, (ids,), {}, None, "/nowhere")
     print(asked.state, asked.key.hex() if asked.key else "")
 """
 
 
-def test_a_model_of_transformers_has_the_same_key_in_each_process():
-    command = [sys.executable, "-c", textwrap.dedent(BERT)]
+@pytest.mark.parametrize("model", [("BertModel", "BertConfig"), ("LlamaForCausalLM", "LlamaConfig")])
+def test_a_model_of_transformers_has_the_same_key_in_each_process(model):
+    pytest.importorskip("transformers")
+    command = [sys.executable, "-c", textwrap.dedent(KEY), *model]
     asked = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
     first, second = (one.communicate(timeout=280)[0] for one in asked)
     assert first.startswith("miss ")

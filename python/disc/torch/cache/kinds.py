@@ -34,6 +34,18 @@ GENERIC = (types.GenericAlias, types.UnionType, type(typing.Optional[int]), type
 #: Bases of classes written in Python.
 _HOLDERS = frozenset((object, dict, list, tuple, int, float, str, bytes, collections.OrderedDict))
 
+#: Attributes of objects of libraries that differ from process to process, and decide nothing: a
+#: configuration of transformers keeps the ``hash`` of its text.
+_OF_THE_PROCESS = {"transformers": frozenset(("_original_object_hash",))}
+
+
+def lasting_state(state: dict | None, kind: type) -> dict:
+    """The attributes of an object of ``kind`` without those that only mean something in this
+    process.
+    """
+    passing = _OF_THE_PROCESS.get(kind.__module__.partition(".")[0], frozenset())
+    return {name: value for name, value in (state or {}).items() if name not in passing}
+
 
 def has_content(cell: types.CellType) -> bool:
     try:
