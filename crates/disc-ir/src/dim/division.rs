@@ -6,7 +6,8 @@
 //!
 //! Invariants of the canonical form, for a constant divisor `c`:
 //! - `c` is positive (and not 1), the coefficients of the numerator are in `0..c` and have no
-//!   common factor with it.
+//!   common factor with it. If only one is not of a constant, it is at most `c/2`: `(6*x)/7` is
+//!   `x - (x+6)/7`, so that `x + (7 - x%7)%7` is `7*((x+6)/7)`.
 //! - A numerator holds no lone `x/a` any more: `(x/a + y)/c` is `(x + a*y)/(a*c)`.
 //! - There is no remainder: `x % c` is `x - c*(x/c)`, so `8*(x/8) + x%8` is `x`, and
 //!   `(x/4)%2*4 + x%4` is `x%8`.
@@ -91,6 +92,9 @@ fn floor_div_by_const(numerator: &Dim, divisor: i64) -> Dim {
     if let Some((inner, outer)) = merge_inner_division(&rest, divisor) {
         return quotient.plus(&floor_div_by_const(&inner, outer));
     }
+    if let Some((whole, missing)) = rounded_from_above(&rest, divisor) {
+        return quotient.plus(&whole).minus(&floor_div_by_const(&missing, divisor));
+    }
     quotient.plus(&Dim::from_kind(Kind::FloorDiv(rest, Dim::constant(divisor))))
 }
 
@@ -130,6 +134,20 @@ fn merge_inner_division(numerator: &Dim, divisor: i64) -> Option<(Dim, i64)> {
     let others = Dim::from_terms(terms.iter().filter(|other| *other != term).cloned().collect());
     let merged = inner.plus_scaled(inner_divisor, &others);
     merged.defect().is_none().then_some((merged, outer))
+}
+
+/// Returns `(x, y)` with `numerator/divisor == x - y/divisor`, where `numerator` is `k*x + r` with
+/// `k > divisor/2`: `y` is `(divisor-k)*x - r + divisor-1`.
+fn rounded_from_above(numerator: &Dim, divisor: i64) -> Option<(Dim, Dim)> {
+    let terms = numerator.to_terms();
+    let mut variable = terms.iter().filter(|term| !term.factors.is_empty());
+    let (term, None) = (variable.next()?, variable.next()) else { return None };
+    if term.coefficient <= divisor / 2 || term.coefficient >= divisor {
+        return None;
+    }
+    let whole = Dim::from_terms(vec![Term { coefficient: 1, factors: term.factors.clone() }]);
+    let missing = Dim::constant(divisor - 1).plus_scaled(divisor, &whole).minus(numerator);
+    missing.defect().is_none().then_some((whole, missing))
 }
 
 /// Returns `(x, a)` if the term is exactly `x/a` for a positive constant `a`.

@@ -15,7 +15,7 @@ use std::fmt;
 use super::bounds::{KnownBounds, interval, solve_affine};
 use super::fact::{Fact, divisibility};
 use super::interval::{Interval, Range};
-use super::node::{Dim, Factors, Repr};
+use super::node::{Dim, Factors, Kind, Repr};
 use super::parse::{DimParseError, Parser};
 use super::{Defect, Symbol};
 
@@ -123,6 +123,7 @@ impl Facts {
         let (part, scale, constant) = dim.affine_part();
         let old = self.ranges.get(&part).map_or(Interval::ALL, |range| Interval::from(*range));
         let narrowed = old.intersect(solve_affine(bounds, scale, constant));
+        self.add_to_operands(&part, narrowed.into())?;
         if self.interval(&part).intersect(narrowed).is_empty() {
             return Err(self.contradiction(fact, &[&dim]));
         }
@@ -133,6 +134,20 @@ impl Facts {
             self.ranges.insert(part, range);
         }
         Ok(())
+    }
+
+    /// Adds what the range of a minimum or a maximum says of its operands: none of a minimum is below
+    /// it.
+    fn add_to_operands(&mut self, dim: &Dim, Range { lo, hi }: Range) -> Result<(), FactError> {
+        match dim.kind() {
+            Some(Kind::Min(operands)) if lo.is_some() => {
+                operands.iter().try_for_each(|operand| self.add_range(operand.clone(), lo, None))
+            }
+            Some(Kind::Max(operands)) if hi.is_some() => {
+                operands.iter().try_for_each(|operand| self.add_range(operand.clone(), None, hi))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Adds `dim % by == 0`.

@@ -33,6 +33,7 @@ mod ops;
 mod parse;
 mod periodic;
 mod remainder;
+mod residues;
 mod solver;
 mod symbol;
 

@@ -16,6 +16,7 @@
 use super::arith::{Sum, gcd};
 use super::division::floor_div;
 use super::node::{Dim, Kind, Term};
+use super::symbol::Symbol;
 
 /// Divisors of this number are examined: strides and patches of images, and the windows of both
 /// together. They have a common multiple, so differences of differences are examined too.
@@ -70,6 +71,15 @@ pub(super) fn bounds(dim: &Dim) -> Option<(i64, i64)> {
     let periods = i128::from(PERIODS);
     // The low end is rounded up, the high end down: the value is an integer.
     Some((i64::try_from(-floor_div(-least, periods)).ok()?, i64::try_from(floor_div(most, periods)).ok()?))
+}
+
+/// Returns after how many steps of `symbol`, its only one, a dim without drift repeats; `None` if
+/// it has quotients of other forms.
+pub(super) fn period(dim: &Dim, symbol: &Symbol) -> Option<i64> {
+    let terms = dim.to_terms();
+    let quotients = terms.iter().filter(|term| repeats(&Dim::from_terms(vec![(*term).clone()])));
+    let steps: Vec<Step> = quotients.map(Step::of).collect::<Option<_>>()?;
+    steps.iter().all(|step| step.form.as_symbol() == Some(symbol)).then(|| common_period(&steps))
 }
 
 /// Returns [`PERIODS`] times the minimum and the maximum of a dim without drift, for independent
@@ -131,9 +141,11 @@ fn quotient(factor: &Dim) -> Option<(&Dim, i64)> {
 /// Returns [`PERIODS`] times the least and the largest sum of the remainder parts of steps over one
 /// form.
 fn rests(steps: &[Step]) -> (i128, i128) {
-    let common =
-        |period: i64, step: &Step| period / gcd(period.unsigned_abs(), step.divisor.unsigned_abs()) as i64 * step.divisor;
-    let period = steps.iter().fold(1, common);
-    let rests = (0..period).map(|place| steps.iter().map(|step| step.rest_at(place)).sum::<i128>());
+    let rests = (0..common_period(steps)).map(|place| steps.iter().map(|step| step.rest_at(place)).sum::<i128>());
     rests.fold((i128::MAX, i128::MIN), |(least, most), rest| (least.min(rest), most.max(rest)))
+}
+
+/// Returns the least common multiple of the divisors.
+fn common_period(steps: &[Step]) -> i64 {
+    steps.iter().fold(1, |period, step| period / gcd(period.unsigned_abs(), step.divisor.unsigned_abs()) as i64 * step.divisor)
 }

@@ -1,4 +1,5 @@
-//! Recognises remainders in a sum: `S - 8*(S/8) + B` is `S%8` and `B`.
+//! Recognises remainders in a sum: `S - 8*(S/8) + B` is `S%8` and `B`, and `8*((S+7)/8) - S` is
+//! `(-S)%8`.
 //!
 //! The canonical form holds no remainder by a constant (see `division`). Text and ranges need them,
 //! so this file recovers them. It changes nothing: the parts always add up to the sum.
@@ -36,6 +37,7 @@ pub(super) fn split_remainders(dim: &Dim) -> (Vec<Remainder>, Dim) {
             // (x/a) % c has the quotient x/(a*c): try every a whose division is in the sum, and 1.
             let inner = inner_divisors.iter().copied().chain([1]).filter(|a| *a < divisor && divisor % *a == 0);
             let remainders = inner.filter_map(|a| candidate(term, factor, numerator, a, divisor / a));
+            let remainders = remainders.chain(missing(term, factor, numerator, divisor));
             if let Some((remainder, left)) = remainders.into_iter().find_map(|r| taken_out(&rest, r)) {
                 found.push(remainder);
                 rest = left;
@@ -63,6 +65,13 @@ fn candidate(term: &Term, factor: &Dim, numerator: &Dim, inner: i64, divisor: i6
     remove_factors(&mut factors, &[(factor.clone(), 1)]);
     let scale = Term { coefficient: (term.coefficient / divisor).checked_neg()?, factors };
     Some(Remainder { scale, dividend: numerator.floor_div(&Dim::constant(inner)), divisor })
+}
+
+/// Returns the remainder `(-x) % c` for a `term` of `scale * c * ((x + c-1)/c)`.
+fn missing(term: &Term, factor: &Dim, numerator: &Dim, divisor: i64) -> Option<Remainder> {
+    let lacks = candidate(term, factor, numerator, 1, divisor)?;
+    let scale = Term { coefficient: lacks.scale.coefficient.checked_neg()?, ..lacks.scale };
+    Some(Remainder { scale, dividend: Dim::constant(divisor - 1).minus(numerator), divisor })
 }
 
 /// Returns the sum without the remainder, if all terms of the remainder are in the sum.

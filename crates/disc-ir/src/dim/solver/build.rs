@@ -13,6 +13,7 @@ use crate::dim::bounds;
 use crate::dim::facts::reduced_divisibility;
 use crate::dim::interval::Interval;
 use crate::dim::node::{Dim, Kind, Term};
+use crate::dim::residues::with_residues;
 use crate::dim::{Fact, Facts, Symbol};
 
 /// Nodes of expressions that may be visited while equations are solved.
@@ -30,6 +31,7 @@ pub(super) fn build(facts: &Facts, rank: &dyn Fn(&Symbol) -> u32) -> System {
     if facts.is_empty() {
         return builder.system;
     }
+    let facts = &with_residues(facts);
     builder.collect(facts);
     builder.solve();
     builder.add_quotients(facts);

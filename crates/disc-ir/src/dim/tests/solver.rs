@@ -64,7 +64,35 @@ fn a_multiple_of_the_divisor_and_less_than_it_is_a_quotient() {
     equal("", "2*((max(0, 2*S-min(1, 2*S))+1)/2)", "2*S");
     equal("S <= 3", "(3*S+3)/4", "S");
     canonical("", "S/-9223372036854775808", "S/(-9223372036854775808)");
-    unproved("S <= 4", "(3*S+3)/4", "S", "(3*S+3)/4 == S");
+    unproved("S <= 4", "(3*S+3)/4", "S", "S/4 == 0");
+}
+
+#[test]
+fn the_range_of_an_extremum_is_one_of_its_operands() {
+    canonical("2 <= min(S, T)", "max(S-1, 1)", "S-1");
+    canonical("max(S, T) <= 8", "min(T, 9)", "T");
+    equal("7 < min(S/4, T), 16 < S, (S+4)/8 == S/8", "(max(0, S/4-1)+1)/2", "(S+4)/8");
+}
+
+#[test]
+fn periodic_facts_tell_a_remainder() {
+    canonical("S%4 == 0, S/8 == (S+4)/8", "S%8", "0");
+    canonical("S%4 == 0, 7*((S+24)/28)-S/4 <= 0", "S%28", "0");
+    canonical("(S+3)/6 == S/6+1, (S+1)/6 == S/6+1", "S%6", "5");
+    // Three remainders of four are left, two of four that are even, and none.
+    unproved("S/4 == (S+1)/4", "S%2", "0", "S == 2*(S/2)");
+    canonical("(S+1)/4 == (S+2)/4, (S+3)/4 == (S+4)/4", "S%2", "S%2");
+    assert!(solver("S/2 == (S+1)/2, (S+1)/2 == S/2+1").contradiction().is_some());
+}
+
+#[test]
+fn an_image_that_every_layer_halves_and_cuts_into_windows_is_a_multiple() {
+    let half = |of: &str, by: u32| format!("{of}/{by} == ({of}+{})/{by}", by / 2);
+    let whole = |by: u32| format!("7*((S+{})/{})-(S+{})/{by} <= 0", by * 6 + by - 4, by * 7, by - 4);
+    let facts = [half("S", 8), half("(S+4)", 16), half("(S+12)", 32), whole(4), whole(8), whole(16)].join(", ");
+    let facts = format!("S%4 == 0, {facts}");
+    canonical(&facts, "S%112", "0");
+    equal(&facts, "(max(0, (S+12)/16-1)+1)/2", "(S+28)/32");
 }
 
 #[test]
