@@ -125,3 +125,59 @@ def test_the_order_of_polygamma_comes_second_in_place(order, compile_module):
         return y * 2
 
     check(compile_module, Function(of), *((torch.randn(n),) for n in (5, 1, 0)))
+
+
+def diagonal_at(offset):
+    def entry(x):
+        y = x * 1
+        y.diagonal(offset(x)).mul_(3)
+        return y
+
+    return entry
+
+
+def windows_written(x):
+    y = x * 1
+    part = x.shape[0] // 2
+    y.unfold(1, part, part).add_(1)
+    return y
+
+
+def diagonal_before_a_write(x):
+    y = x * 1
+    diagonal = y.diagonal(x.shape[1] // 3, 1, 0)
+    y.add_(1)
+    return diagonal * 2
+
+
+def windows_before_a_write(x):
+    y = x * 1
+    windows = y.unfold(1, x.shape[0] // 2, x.shape[0] // 2)
+    y.add_(1)
+    return windows * 2
+
+
+def overlapping_windows_before_a_write(x):
+    y = x * 1
+    windows = y.unfold(1, x.shape[0] // 2 + 1, 1)
+    y[0] += 1
+    return windows * 2
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        diagonal_at(lambda x: x.shape[0] // 2),
+        diagonal_at(lambda x: -(x.shape[0] // 2)),
+        diagonal_at(lambda x: x.shape[1] + 2),
+        diagonal_before_a_write,
+        windows_written,
+        windows_before_a_write,
+        pytest.param(overlapping_windows_before_a_write, marks=pytest.mark.fallback),
+    ],
+)
+def test_views_at_computed_places_share_their_memory(function):
+    compiled = disc.optimize(Function(function), torch.randn(6, 6))
+    for size in ((6, 6), (8, 8), (9, 8), (8, 13), (2, 2), (3, 4)):
+        x = torch.randn(size)
+        torch.testing.assert_close(compiled(x), function(x))

@@ -26,6 +26,7 @@ FUNCTIONS = {
     "one hot": lambda x: F.one_hot(x.argmax(-1), x.shape[-1]),
     "one hot, at least 3": lambda x: F.one_hot(x.argmax(-1), num_classes=max(x.shape[-1], 3)),
     "one window": lambda x: x.unfold(1, x.shape[1], 1),
+    "windows side by side": lambda x: x.unfold(2, (x.shape[2] + 1) // 2, (x.shape[2] + 1) // 2),
     "windows of half": lambda x: x.unfold(-1, (x.shape[2] + 1) // 2, 2),
     "triangle": lambda x: x[:, 0][..., torch.triu_indices(x.shape[2], x.shape[2], 1)[1]],
     "lower triangle": lambda x: torch.tril_indices(x.shape[1], x.shape[2], offset=-1),

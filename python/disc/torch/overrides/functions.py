@@ -14,14 +14,20 @@ import torch
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 from torch.overrides import TorchFunctionMode
 
+from ...core.errors import Error
 from ...lowering.sizes import spread
 from ..decompositions.triangles import tril_indices, triu_indices
-from ..symbolic.expressions import has_symbol
+from ..symbolic.expressions import expression, has_symbol
 from .squeeze import squeezed
 
 
 class SymbolicFunctions(TorchFunctionMode):
     """Sees each function with its arguments, before torch makes numbers of them."""
+
+    def __init__(self):
+        super().__init__()
+        #: A function gave a copy where torch gives a view.
+        self._is_copied = False
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
@@ -37,14 +43,33 @@ class SymbolicFunctions(TorchFunctionMode):
             )
             return True
         name = getattr(func, "__name__", "")
+        if self._is_copied and _writes(name, kwargs):
+            raise Error(
+                f"{name} changes a tensor in place, beside windows of `unfold` whose size is computed from"
+                " sizes: they are a copy here",
+                code="E0405",
+                help="clone the tensor before writing",
+            )
         if name in _BY_SHAPE and (found := _BY_SHAPE[name](*args, **kwargs)) is not None:
             return found
         if has_symbol((*args, *kwargs.values())):
             replaced = _REPLACED.get(name)
             found = replaced(*args, **kwargs) if replaced is not None else None
             if found is not None:
+                self._is_copied |= name == "unfold" and not _parts_of_all(*args, **kwargs)
                 return found
         return func(*args, **kwargs)
+
+
+def _writes(name: str, kwargs: dict) -> bool:
+    """Returns true for a function of torch that writes to a tensor that it is given."""
+    if name.startswith("__"):
+        return name == "__setitem__" or (name.startswith("__i") and name not in _READS)
+    return name.endswith("_") or kwargs.get("out") is not None
+
+
+#: Methods of Python that begin as those in place do.
+_READS = frozenset(("__invert__", "__index__", "__int__", "__init__", "__iter__"))
 
 
 _NARROWS = (torch.narrow, torch.Tensor.narrow)
@@ -142,9 +167,19 @@ def _one_hot(input, num_classes=-1):
     return (input.unsqueeze(-1) == classes).to(torch.int64)
 
 
+def _parts_of_all(self, dimension, size, step) -> bool:
+    """Returns true if windows do not overlap, and nothing lies between them."""
+    return expression(size) == expression(step)
+
+
 def _unfold(self, dimension, size, step):
+    """Windows along an axis: a view where they do not overlap, else a copy."""
     axis = dimension % self.dim()
     count = (self.shape[axis] - size) // step + 1
+    if _parts_of_all(self, dimension, size, step):
+        parts = self[(*[slice(None)] * axis, slice(0, count * size))]
+        rest = range(axis + 2, self.dim() + 1)
+        return parts.unflatten(axis, (count, size)).permute(*range(axis + 1), *rest, axis + 1)
     starts = torch.arange(count, device=self.device) * step
     places = starts.unsqueeze(1) + torch.arange(size, device=self.device)
     windows = self.index_select(axis, places.flatten()).unflatten(axis, (count, size))
@@ -180,13 +215,14 @@ def _largest_parts(x, axis: int, out):
 
 
 def _diagonal(input, offset=0, dim1=0, dim2=1):
+    """The main diagonal of a part, which is a view as torch's is."""
     if not isinstance(offset, torch.SymInt):
         return None
-    x = input.movedim((dim1, dim2), (0, 1))
     row, column = torch.sym_max(-offset, 0), torch.sym_max(offset, 0)
-    count = torch.sym_max(torch.sym_min(x.shape[0] - row, x.shape[1] - column), 0)
-    place = torch.arange(count, device=x.device)
-    return x[place + row, place + column].movedim(0, -1)
+    count = torch.sym_max(torch.sym_min(input.shape[dim1] - row, input.shape[dim2] - column), 0)
+    part = [slice(None)] * input.dim()
+    part[dim1], part[dim2] = slice(row, row + count), slice(column, column + count)
+    return input[tuple(part)].diagonal(0, dim1, dim2)
 
 
 def _diag(input, diagonal=0):
