@@ -38,6 +38,11 @@ def test_words_may_rely_on_other_facts():
     assert [fact_words.in_words(text, facts) for text in facts] == ["n is at most 64", "n is a multiple of 4"]
 
 
+def test_words_do_without_conditions_that_the_compiler_has_no_form_for():
+    facts = ["max(1, n) == n", "(n//4) % 2 != 1"]
+    assert [fact_words.in_words(text, facts) for text in facts] == ["n is at least 1", facts[1]]
+
+
 class Last(nn.Module):
     def forward(self, x):
         if x[:, -64:].shape[1] < 64:

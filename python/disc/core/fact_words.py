@@ -13,6 +13,7 @@ from itertools import pairwise, product
 from typing import NamedTuple
 
 from . import extension
+from .errors import Error
 
 #: Returns None for sizes at which a condition has no answer.
 Holds = Callable[..., "bool | None"]
@@ -63,9 +64,10 @@ def of_fact(text: str, facts: Iterable[str] = ()) -> Words | None:
 
 @functools.lru_cache(maxsize=1024)
 def _of_fact(text: str, others: tuple[str, ...]) -> Words | None:
-    fact = extension.fact(text)
+    if (fact := _parsed(text)) is None:
+        return None
     names = fact.symbols()
-    around = [other for other in map(extension.fact, others) if set(other.symbols()) <= set(names)]
+    around = [other for other in filter(None, map(_parsed, others)) if set(other.symbols()) <= set(names)]
     if others and not around:
         return None
 
@@ -74,6 +76,14 @@ def _of_fact(text: str, others: tuple[str, ...]) -> Words | None:
         return fact.holds(values) if all(other.holds(values) for other in around) else None
 
     return of_condition(names, holds, " ".join([text, *map(str, around)]))
+
+
+def _parsed(text: str):
+    """A fact of the compiler; None for a condition that it has no form for."""
+    try:
+        return extension.fact(text)
+    except Error:
+        return None
 
 
 def of_condition(names: Sequence[str], holds: Holds, text: str) -> Words | None:
