@@ -38,7 +38,7 @@ import torch
 from ..devices.device import TYPES
 from ..graph import weight_names
 from ..tracer import deadline
-from . import code_names
+from . import code_names, kinds
 from .doubts import (
     MOVING,
     SETTINGS,
@@ -51,7 +51,7 @@ from .doubts import (
     refuse,
     variables,
 )
-from .kinds import BOUND, BUILTIN, FIELD, GENERIC, OPAQUE, PLAIN, has_content, is_python, lasting_state, slots_of
+from .kinds import BOUND, BUILTIN, FIELD, GENERIC, OPAQUE, PLAIN, has_content, is_python, slots_of
 from .moment import Moment
 
 #: Attributes of modules that are treated apart.
@@ -321,7 +321,7 @@ class Walk:
                 self.mapping(x) if base is dict else [self.put(y) for y in base.__iter__(x)]
         if isinstance(x, (int, float, str, bytes)):
             self.word(repr(x))
-        self.put_state(lasting_state(state, kind))
+        self.put_state(kinds.lasting_state(state, kind))
         for name in slots:
             if hasattr(x, name):
                 self.word(name)

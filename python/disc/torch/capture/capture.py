@@ -43,6 +43,7 @@ from ..overrides import (  # noqa: F401 (they register overrides)
     arithmetic,
     assigned_data,
     contiguity,
+    division,
     patches,
     reached,
     relations,

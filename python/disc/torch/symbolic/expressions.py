@@ -9,7 +9,7 @@ import torch
 from torch.utils import _pytree as pytree
 from torch.utils._sympy import functions as tsf
 
-from .remainders import largest
+from .remainders import in_windows, largest, smallest
 
 #: Those that one can compute with as Python does with an int or a float: a condition has no root.
 NUMBERS = (torch.SymInt, torch.SymFloat)
@@ -41,11 +41,11 @@ def shortened(size):
     """The same size by a shorter expression: those of slices of slices would double with each.
 
     ``a - min(a, b)`` is ``max(0, a - b)``, with ``min(a, b)`` it is ``a``, and ``max(0, max(0, a) -
-    1)`` is ``max(0, a - 1)``. Of ``max(0, b)`` one is left where ``b`` is a constant and remainders
-    (``symbolic.remainders``).
+    1)`` is ``max(0, a - 1)``. Of ``max(0, b)`` one is left where ``b`` is a constant and remainders,
+    and padding to whole windows makes a multiple (``symbolic.remainders``).
     """
     expr = expression(size)
-    if not isinstance(expr, sympy.Expr) or not expr.has(tsf.Min, tsf.Max):
+    if not isinstance(expr, sympy.Expr) or not expr.has(tsf.Min, tsf.Max, tsf.Mod, tsf.PythonMod):
         return size
     short = _shortened(expr)
     if short == expr:
@@ -62,6 +62,9 @@ def _shortened(expr: sympy.Expr) -> sympy.Expr:
             more, part = arg.as_coeff_Add()
             args += [x + more for x in part.args] if isinstance(part, tsf.Max) else [arg]
         return largest(args)
+    if isinstance(expr, tsf.Min):
+        return smallest(list(expr.args))
+    expr = in_windows(expr)
     terms = sympy.Add.make_args(expr)
     for term in terms:
         sign, least = term.as_coeff_Mul()

@@ -1,12 +1,13 @@
 """Decides which of two sizes is larger where they differ by a constant and
-remainders, for all integers.
+remainders, for all integers, and writes sizes that are padded to whole windows as multiples.
 
 Padding as TensorFlow does it is ``max(0, 2 * ceil(x / 2) - x + 1)``, where ``2 * ceil(x / 2) - x``
 is 0 or 1. torch keeps the maximum, and the size behind the next such layer holds it three times:
 expressions that grow exponentially take minutes. The compiler's dims decide the same
 (``crates/disc-ir/src/dim/periodic.rs``), once they are made.
 
-Not here: minima, which no such padding has.
+Padding to whole windows as Swin does it is ``x + (w - x % w) % w``: as ``w * ((x + w - 1) // w)`` it
+is a multiple for everything that divides it again.
 """
 
 from __future__ import annotations
@@ -27,11 +28,56 @@ def largest(args: list[sympy.Expr]) -> sympy.Expr:
     >>> largest([sympy.Integer(0), -tsf.Mod(x, 8)])
     0
     """
+    order = _order(args)
+    return tsf.Max(*args) if order is None else order[1]
+
+
+def smallest(args: list[sympy.Expr]) -> sympy.Expr:
+    """The minimum of ``args``; of two, the one that the other is never below, where there is such
+    a one.
+
+    >>> x = sympy.Symbol("x", integer=True)
+    >>> smallest([x, 7 * tsf.FloorDiv(x + 6, 7)])
+    x
+    """
+    order = _order(args)
+    return tsf.Min(*args) if order is None else order[0]
+
+
+def _order(args: list[sympy.Expr]) -> tuple[sympy.Expr, sympy.Expr] | None:
+    """Two sizes, the smaller one first, if their order is known."""
     if len(args) != 2 or not any(arg.has(tsf.FloorDiv, tsf.CeilToInt, tsf.Mod) for arg in args):
-        return tsf.Max(*args)
+        return None
     a, b = (_in_whole_numbers(arg) for arg in args)
     least, most = _bounds(a - b)
-    return a if least >= 0 else b if most <= 0 else tsf.Max(*args)
+    return (b, a) if least >= 0 else (a, b) if most <= 0 else None
+
+
+def in_windows(expr: sympy.Expr) -> sympy.Expr:
+    """``expr`` with ``x + (w - x % w) % w`` as a multiple of ``w``.
+
+    >>> x = sympy.Symbol("x", integer=True)
+    >>> in_windows(2 * (x + tsf.Mod(7 - tsf.Mod(x, 7), 7)))
+    14*(((x + 6)//7))
+    >>> in_windows(x + tsf.PythonMod(-x, 8))
+    8*(((x + 7)//8))
+    """
+    if isinstance(expr, sympy.Mul):
+        return expr.func(*map(in_windows, expr.args))
+    for term in expr.args if isinstance(expr, sympy.Add) else ():
+        times, part = term.as_coeff_Mul()
+        if not isinstance(part, _REMAINDERS):
+            continue
+        minus, window = part.args
+        missing = window - minus
+        # Of the remainder of a number and of the number itself the same is missing.
+        is_remainder = isinstance(missing, _REMAINDERS) and missing.args[1] == window
+        x = missing.args[0] if is_remainder else -minus
+        padded = [times * summand for summand in sympy.Add.make_args(x)]
+        if all(summand in expr.args for summand in padded):
+            rest = sympy.Add(*(other for other in expr.args if other is not term and other not in padded))
+            return in_windows(rest) + times * window * tsf.FloorDiv(x + window - 1, window)
+    return expr
 
 
 def _in_whole_numbers(expr: sympy.Expr) -> sympy.Expr:
@@ -79,6 +125,7 @@ def _bounds(expr: sympy.Expr) -> tuple[float, float]:
     return -math.inf, math.inf
 
 
-_DIVISIONS = (tsf.FloorDiv, tsf.Mod, tsf.PythonMod)
+_REMAINDERS = (tsf.Mod, tsf.PythonMod)
+_DIVISIONS = (tsf.FloorDiv, *_REMAINDERS)
 #: Sums of more are left as they are.
 _MOST_REMAINDERS = 8

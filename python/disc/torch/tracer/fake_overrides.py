@@ -14,6 +14,7 @@ from torch.utils import _pytree as pytree
 from ..decompositions import basic
 from ..devices.device import HOST
 from ..symbolic.expressions import shortened
+from .fake_views import Orders
 
 aten = torch.ops.aten
 
@@ -125,8 +126,8 @@ def _resampled(op):
 
 
 def _shorter(op):
-    """Sizes by short expressions: those of parts of parts,
-    and of parts that are joined again, double with each.
+    """Sizes by short expressions: those of parts of parts, and of parts that are joined again,
+    double with each.
     """
 
     def shape(*args, **kwargs):
@@ -134,11 +135,14 @@ def _shorter(op):
         sizes = [shortened(size) for size in out.shape]
         if all(size is before for size, before in zip(sizes, out.shape, strict=True)):
             return out
-        # The result of a join is a new tensor, whose strides contain the sizes.
-        strides = (
-            torch._prims_common.make_contiguous_strides_for(sizes) if op is aten.cat.default else out.stride()
-        )
-        return out.as_strided(sizes, strides, out.storage_offset())
+        if op is aten.slice.Tensor:
+            return out.as_strided(sizes, out.stride(), out.storage_offset())
+        # The strides of a new tensor contain the sizes.
+        lying = Orders().of(out)
+        if lying is None or not lying.dense:
+            return out
+        strides = torch._prims_common.make_contiguous_strides_for([sizes[axis] for axis in lying.order])
+        return out.as_strided(sizes, [strides[lying.order.index(axis)] for axis in range(out.dim())], 0)
 
     return shape
 
@@ -207,6 +211,8 @@ SHAPES = {
     aten.narrow.default: _narrow,
     aten.slice.Tensor: _shorter(aten.slice.Tensor),
     aten.cat.default: _shorter(aten.cat.default),
+    aten.pad.default: _shorter(aten.pad.default),
+    aten.constant_pad_nd.default: _shorter(aten.constant_pad_nd.default),
     aten.unflatten.int: _unflatten,
     aten.lstm.input: _recurrent,
     aten.gru.input: _recurrent,

@@ -1,0 +1,43 @@
+"""Quotients of sizes lose what dividend and divisor have in common term by term, and a quotient of
+a quotient is one.
+
+torch calls sympy's ``simplify`` on what is left, which takes seconds where a term has divisions
+in it, and finds nothing that the terms do not show.
+"""
+
+from __future__ import annotations
+
+import sympy
+from torch.utils._sympy import functions as tsf
+
+from .registry import Override, register
+
+_plain_eval = tsf.FloorDiv.eval
+
+
+def _eval(base, divisor):
+    """``FloorDiv.eval`` after the common factor is gone; ``(a // b + k) // c`` is
+    ``(a + b * k) // (b * c)``.
+    """
+    if isinstance(base, sympy.Add) and divisor.is_Integer and divisor > 0:
+        more, part = base.as_coeff_Add()
+        if (
+            more.is_Integer
+            and isinstance(part, tsf.FloorDiv)
+            and part.args[1].is_Integer
+            and part.args[1] > 0
+        ):
+            a, b = part.args
+            return tsf.FloorDiv(a + b * more, b * divisor)
+    if isinstance(base, (sympy.Add, sympy.Mul)) and base.free_symbols and not divisor.is_zero:
+        common = tsf.simple_floordiv_gcd(base, divisor)
+        if common != 1:
+            return tsf.FloorDiv(_divided(base, common), _divided(divisor, common))
+    return _plain_eval(base, divisor)
+
+
+def _divided(expr: sympy.Expr, factor) -> sympy.Expr:
+    return sympy.Add(*(term / factor for term in sympy.Add.make_args(expr)))
+
+
+register([Override(tsf.FloorDiv, "eval", _eval, "the answer is the same, and sooner there")])
