@@ -16,6 +16,7 @@ mod passes;
 mod places;
 mod prose;
 mod tokens;
+mod words;
 
 use std::{fmt, path::Path};
 
@@ -57,6 +58,7 @@ pub(crate) fn run(root: &Path) -> Result<bool> {
         findings.extend(files::check(source));
         findings.extend(prose::check(source));
         findings.extend(packages::check(source));
+        findings.extend(words::check(source));
         if source.is_rust() {
             findings.extend(code::check(source));
         }
