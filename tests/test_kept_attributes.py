@@ -111,6 +111,23 @@ def test_programs_come_back_with_the_attributes():
     assert disc.report(fast).to_dict()["compiles"] == 2
 
 
+@pytest.mark.fallback
+@pytest.mark.parametrize(("kind", "compiles"), [(Switches, 1), (Replaces, 1), (Flags, 1), (Later, 0)])
+def test_the_call_after_one_that_settles_attributes_is_compiled(kind, compiles):
+    module, eager = pair(kind)
+    x = torch.randn(2, 4)
+    fast = disc.optimize(module, x)
+    assert disc.report(fast).to_dict()["compiles"] == 0
+    with torch.no_grad():
+        torch.testing.assert_close(fast(x), eager(x))
+        for size in (2, 3):
+            x = torch.randn(size, 4)
+            torch.testing.assert_close(fast(x), eager(x))
+    values = disc.report(fast).to_dict()
+    assert values["compiles"] == compiles
+    assert values["captured_by"] == ("none" if compiles else "dynamo"), "of the first call"
+
+
 @pytest.mark.parametrize("kind", [Switches, Replaces, Flags, Later])
 @pytest.mark.parametrize("exported", [False, True])
 def test_a_change_that_later_calls_may_read_is_refused(kind, exported, monkeypatch):

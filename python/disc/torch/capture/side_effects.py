@@ -209,7 +209,11 @@ def refuse_kept(
     ``changes`` are those of a trace; a second call with the same arguments tells. Returns the
     buffers of which a call makes others. Runs on copies of the weights that are written.
     """
-    refuse_switches(module, changes)
+    try:
+        refuse_switches(module, changes)
+    except Error as error:
+        error.settles = _settles(module, arguments, tensors, error.changed)
+        raise
     copies = [t.detach().clone() for t in tensors]
     with as_it_was(module):
         held = copied(module, written)
@@ -249,6 +253,23 @@ def refuse_switches(module: torch.nn.Module, changes: list[Change]) -> None:
         )
         error.changed = tuple((c.name.rpartition(".")[0], c.attribute) for c in kept)
         raise error
+
+
+def _settles(module: torch.nn.Module, arguments, tensors, changed: tuple[tuple[str, str], ...]) -> bool:
+    """Returns true if a second call leaves the attributes as the first one did."""
+
+    def now() -> list:
+        return [getattr(module.get_submodule(path), name, _MISSING) for path, name in changed]
+
+    with as_it_was(module):
+        copied(module, [name for name, _ in module.named_buffers()])
+        try:
+            results(module, arguments, tensors)
+            first = now()
+            results(module, arguments, tensors)
+        except Exception:
+            return False
+        return all(a is b or _same_number(a, b) for a, b in zip(first, now(), strict=True))
 
 
 def _is_switch(change: Change) -> bool:

@@ -126,6 +126,8 @@ def _below(request: Request, cause: Error, tensors: list[torch.Tensor], stage) -
                 return entry
         except Exception as error:
             _LOG.info("%s is not compiled in parts: %s", name, error)
+    elif getattr(cause, "settles", False):
+        _LOG.info("a call of %s settles its attributes: the one after it is compiled", name)
     elif not isinstance(cause, (TooLong, Drawn, Skipped)) and _is_served_by_dynamo(request, tensors):
         stage("split by dynamo")
         return _by_dynamo(request, cause)
