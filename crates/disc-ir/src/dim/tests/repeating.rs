@@ -4,7 +4,7 @@
 use proptest::prelude::*;
 
 use super::random::lookup;
-use crate::dim::Dim;
+use crate::dim::{Dim, Facts, Solver};
 
 fn dim(text: &str) -> Dim {
     Dim::parse(text).unwrap_or_else(|e| panic!("{text}: {e}"))
@@ -131,5 +131,20 @@ proptest! {
         let negative = (0..240).any(|a| value(a) < 0);
         let most = Dim::max(&(dim("S+A*B") + &difference), &dim("S+A*B"));
         prop_assert_eq!(most == dim("S+A*B") + &difference, !negative, "{}", most);
+    }
+
+    #[test]
+    fn what_periodic_facts_tell_of_a_size_holds(
+        size in 0i64..2000,
+        facts in prop::collection::vec((2i64..13, 0i64..30, 0i64..30), 1..6),
+        by in 2i64..30,
+    ) {
+        let stated = facts.iter().map(|(n, a, b)| {
+            format!("(S+{a})/{n} == (S+{b})/{n}+{}", (size + a) / n - (size + b) / n)
+        });
+        let solver = Solver::new(&Facts::parse(&stated.collect::<Vec<_>>().join(", ")).unwrap());
+        prop_assert_eq!(solver.contradiction(), None);
+        let rest = solver.canonical(&dim(&format!("S%{by}")));
+        prop_assert_eq!(rest.eval(&|_| Some(size)), Ok(size % by), "{} of {:?}", rest, facts);
     }
 }
