@@ -52,6 +52,42 @@ def test_importing_disc_beside_torch_loads_few_modules():
     assert len(loaded) <= 10, loaded
 
 
+PLAIN = """
+    import sys
+    import disc, torch
+    from torch import nn
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv, self.norm, self.out = nn.Conv1d(4, 8, 3), nn.LayerNorm(8), nn.Linear(16, 2)
+
+        def forward(self, x):
+            y = self.norm(self.conv(x).transpose(1, 2))
+            y = torch.cat([y, y.var(1, keepdim=True).expand_as(y) / 2], -1)
+            return nn.functional.glu(self.out(y).softmax(-1)) - y.mean()
+
+    model = Net().eval()
+    with torch.no_grad():
+        x, z = torch.rand(2, 4, 9), torch.rand(3, 4, 17)
+        fast = disc.optimize(model, x)
+        print(disc.report(fast).to_dict()["captured_by"], "torch._dynamo" in sys.modules)
+        torch.testing.assert_close(fast(z), model(z))
+        kept = [f for f in vars(torch._refs).values() if "__dynamo_disable" in getattr(f, "__dict__", {})]
+        # Dynamo finds torch as it expects it.
+        compiled = torch.compile(model, backend="disc", dynamic=True)
+        torch.testing.assert_close(compiled(x), model(x))
+        torch.testing.assert_close(disc.optimize(Net().eval(), x)(z).shape, model(z).shape)
+        print(len(kept), "torch._dynamo" in sys.modules)
+"""
+
+
+def test_a_capture_does_not_import_dynamo():
+    code = textwrap.dedent(PLAIN)
+    run = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, check=True, text=True)
+    assert run.stdout.split() == ["disc", "False", "0", "True"]
+
+
 def test_a_second_process_loads_no_code_that_captures(starts):
     (first, _), (second, loaded) = starts
     assert (first, second) == ("miss", "hit")

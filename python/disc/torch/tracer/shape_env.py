@@ -19,6 +19,7 @@ from ..overrides.registry import Override, overridden, register
 from ..symbolic.expressions import axis_symbol
 from ..symbolic.open_conditions import is_open
 from ..symbolic.source_lines import DISC, TORCH
+from .light_modes import without_dynamo
 
 #: The file that calls the model.
 _ENTRY = os.path.join(DISC, "torch", "capture", "entry.py")
@@ -46,7 +47,7 @@ class Env(ShapeEnv):
     """
 
     def __init__(self, ones: frozenset = frozenset(), **settings):
-        super().__init__(**settings)
+        _init(self, **settings)
         self.ones = ones
         self.axis_symbols: dict[sympy.Symbol, sympy.Symbol] = {}
 
@@ -61,6 +62,10 @@ class Env(ShapeEnv):
     #: The op that asks for conditions.
     asked_in: object = None
     _asks_whether_one = False
+
+    def _log_guard(self, *args, **kwargs) -> None:
+        # torch writes a structured trace, for which it reads the stack.
+        pass
 
     def evaluate_expr(self, orig_expr, *args, **kwargs):
         answer = super().evaluate_expr(orig_expr, *args, **kwargs)
@@ -111,6 +116,10 @@ class Env(ShapeEnv):
         return self.create_symintnode(symbol, hint=size, source=source)
 
 
+Env._init = without_dynamo(ShapeEnv._init)
+Env.create_symbol = without_dynamo(ShapeEnv.create_symbol)
+Env._set_replacement = without_dynamo(ShapeEnv._set_replacement)
+_init = without_dynamo(ShapeEnv.__init__)
 # torch clears this cache by its function.
 Env._maybe_evaluate_static.cache_clear = ShapeEnv._maybe_evaluate_static.cache_clear
 

@@ -55,6 +55,7 @@ from ..symbolic.expressions import SYMBOLIC, has_symbol
 from . import autocast, deadline, process_state
 from .fake_overrides import SHAPES
 from .fake_rules import Lying, PlainResults
+from .light_modes import LightFakeMode, without_switches
 from .passed_numbers import PassedNumbers
 from .scalar_tensors import ITEMS, size_of
 from .shape_env import Env
@@ -103,7 +104,7 @@ def trace(
 
 def _trace(entry, examples, dynamic, oblivious: bool, serves: Serves, numbers, first, ones) -> Traced:
     env = Env(ones, tracked_fakes=[], **asserting())
-    mode = FakeTensorMode(shape_env=env, allow_non_fake_inputs=True, export=True)
+    mode = LightFakeMode(shape_env=env, allow_non_fake_inputs=True, export=True)
     # Its own cache makes each result twice, to compare them; what is known here is asked for first.
     mode.cache_enabled = False
     recorder = Recorder(mode, entry.module, serves)
@@ -112,6 +113,7 @@ def _trace(entry, examples, dynamic, oblivious: bool, serves: Serves, numbers, f
         fakes = [recorder.input(t, i, row) for i, (t, row) in enumerate(zip(examples, sizes, strict=True))]
         with (
             overridden("trace"),
+            without_switches(),
             process_state.without_libraries([*examples, *entry.module.parameters()]),
             numbers(entry.module),
             open_caches(entry.module),
@@ -156,6 +158,10 @@ class Recorder(SchemaCheckMode):
 
     It derives from ``SchemaCheckMode`` for its place alone: above autograd and all decompositions.
     """
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False
 
     def __init__(self, mode: FakeTensorMode, module: torch.nn.Module, serves: Serves):
         TorchDispatchMode.__init__(self, torch._C.DispatchKey.PreDispatch)
