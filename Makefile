@@ -19,7 +19,7 @@ FUZZ ?= 60
 ARCH ?= x86_64
 
 # Crates below LLVM: they build and test in seconds. disc-ral is a runtime without compiler, so without LLVM too.
-WITHOUT_LLVM := disc-abi disc-options disc-import disc-ir disc-filetests disc-passes disc-codegen disc-ral disc-capi disc-serve disc-simt xtask
+WITHOUT_LLVM := disc-abi disc-options disc-import disc-ir disc-filetests disc-passes disc-kernel-macros disc-codegen disc-ral disc-capi disc-serve disc-simt xtask
 WITH_LLVM := disc-llvm disc disc-cli
 PACKAGES = $(addprefix --package ,$(1))
 

@@ -23,7 +23,8 @@ pub(crate) const LAYERS: &[Layer] = &[
     layer("disc-import", &[]),
     layer("disc-passes", &["disc-ir"]),
     layer("disc-filetests", &["disc-ir", "disc-passes"]),
-    layer("disc-codegen", &["disc-passes", "disc-ir", "disc-abi"]),
+    layer("disc-kernel-macros", &[]),
+    layer("disc-codegen", &["disc-kernel-macros", "disc-passes", "disc-ir", "disc-abi"]),
     layer("disc-llvm", &["disc-codegen", "disc-ir", "disc-abi"]),
     // Never disc-ir: a server that runs packages builds this crate alone.
     layer("disc-ral", &["disc-abi"]),

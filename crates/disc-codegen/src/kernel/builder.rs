@@ -324,6 +324,26 @@ impl KernelBuilder {
         self.map(OpKind::And, &[a, b])
     }
 
+    pub fn or(&mut self, a: Value, b: Value) -> Value {
+        self.map(OpKind::Or, &[a, b])
+    }
+
+    pub fn xor(&mut self, a: Value, b: Value) -> Value {
+        self.map(OpKind::Xor, &[a, b])
+    }
+
+    pub fn not(&mut self, a: Value) -> Value {
+        self.emit(OpKind::Not, &[a])
+    }
+
+    pub fn min(&mut self, a: Value, b: Value) -> Value {
+        self.map(OpKind::Minimum, &[a, b])
+    }
+
+    pub fn max(&mut self, a: Value, b: Value) -> Value {
+        self.map(OpKind::Maximum, &[a, b])
+    }
+
     pub fn convert(&mut self, value: Value, dtype: DType) -> Value {
         if self.dtype(value) == dtype {
             return value;
