@@ -7,7 +7,8 @@
 //! - Neither side fails where it is not wanted.
 use super::Elements;
 use crate::kernel::{Index, KernelBuilder};
-use disc_ir::{OpKind, Value};
+use disc_ir::Value;
+use disc_kernel_macros::expr;
 
 /// A condition on a position, added dimension by dimension; it starts empty.
 #[derive(Default)]
@@ -49,10 +50,10 @@ impl<'g> Elements<'g> {
             };
         };
         let pred = both(kb, condition.uniform, asked);
-        let outside = kb.emit(OpKind::Not, &[pred]);
+        let outside = expr!(kb, !pred);
         let (mut on, mut off) = (pred, outside);
         if let Some(mask) = self.mask {
-            (on, off) = (kb.and(on, mask), kb.and(off, mask));
+            (on, off) = (expr!(kb, on & mask), expr!(kb, off & mask));
         }
         let outer = self.exists;
         if let Some(uniform) = condition.uniform {
@@ -104,11 +105,10 @@ impl<'g> Elements<'g> {
     pub(super) fn asked(&self, kb: &mut KernelBuilder, ok: Value) -> Value {
         let asked = if kb.lanes(ok) > 1 { self.mask } else { self.exists };
         let Some(asked) = asked else { return ok };
-        let idle = kb.emit(OpKind::Not, &[asked]);
-        kb.map(OpKind::Or, &[ok, idle])
+        expr!(kb, ok | !asked)
     }
 }
 
 fn both(kb: &mut KernelBuilder, known: Option<Value>, asked: Value) -> Value {
-    known.map_or(asked, |known| kb.and(known, asked))
+    known.map_or(asked, |known| expr!(kb, known & asked))
 }

@@ -2,6 +2,7 @@
 use super::{Elements, condition::Condition, near::is_counted};
 use crate::kernel::{Index, KernelBuilder, Site};
 use disc_ir::{Code, DType, Dim, Inst, Literal, OpKind, Value};
+use disc_kernel_macros::expr;
 use disc_passes::{analysis::query::Query, fusion::space::counted_place};
 
 impl Elements<'_> {
@@ -91,8 +92,7 @@ impl Elements<'_> {
                 start
             }
             _ => {
-                let low = kb.map(OpKind::Maximum, &[start, zero]);
-                kb.map(OpKind::Minimum, &[low, last])
+                expr!(kb, min(max(start, zero), last))
             }
         };
         match narrow {
@@ -104,14 +104,12 @@ impl Elements<'_> {
     /// Fails the launch unless every active lane of `index` is in [`low`, `high`]; the message
     /// shows an offender and the bound.
     fn check(&mut self, kb: &mut KernelBuilder, inst: Inst, index: Value, low: Value, high: Value) {
-        let (above, below) = (kb.compare("GE", index, low), kb.compare("LE", index, high));
-        let ok = kb.and(above, below);
+        let ok = expr!(kb, (index >= low) & (index <= high));
         let ok = self.asked(kb, ok);
         let zero = kb.zero(kb.dtype(index), 1);
         let bad = kb.select(ok, zero, index);
         let (most, least) = (kb.reduce_lanes(bad, "maximum"), kb.reduce_lanes(bad, "minimum"));
-        let positive = kb.compare("GT", most, zero);
-        let offender = kb.select(positive, most, least);
+        let offender = expr!(kb, select(most > zero, most, least));
         let [offender, high] = [offender, high].map(|value| kb.convert(value, Site::VALUE));
         let all = kb.reduce_lanes(ok, "and");
         let site = self.site(inst, Code::E0603, "index {0} is out of range, expected 0 to {1}");
@@ -137,11 +135,9 @@ impl Elements<'_> {
             let mut start = self.element(kb, start, &[]);
             if may_be_empty {
                 // The index of a slice without elements is not checked: 0 always fits.
-                let (elements, none) = (kb.dim(&count), kb.int(0));
-                let some = kb.compare("GT", elements, none);
+                let some = expr!(kb, dim(&count) > 0);
                 let dtype = kb.dtype(start);
-                let zero = kb.zero(dtype, 1);
-                start = kb.select(some, start, zero);
+                start = expr!(kb, select(some, start, zero(dtype, 1)));
             }
             found.push(self.bounded(kb, inst, start, &(&shape[axis] - &extent[axis])));
         }
@@ -184,12 +180,11 @@ impl Elements<'_> {
             }
             let start = start.as_uniform().expect("a start position is a scalar");
             let zero = kb.int(0);
-            let back = kb.sub(zero, start);
+            let back = expr!(kb, zero - start);
             let position = index.add_scalar(kb, back);
             let value = position.value(kb, self.lanes);
             let limit = kb.dim(size);
-            let (after, before) = (kb.compare("GE", value, zero), kb.compare("LT", value, limit));
-            let here = kb.and(after, before);
+            let here = expr!(kb, (value >= zero) & (value < limit));
             inside.and(kb, here);
             from.push(position);
         }
@@ -208,10 +203,10 @@ pub(crate) fn signed(kb: &mut KernelBuilder, index: Value) -> Value {
         kb.constant(Literal::splat_i64(from, value), 1)
     };
     let most = bound(kb, i64::MAX);
-    let mut inside = kb.map(OpKind::Minimum, &[index, most]);
+    let mut inside = kb.min(index, most);
     if from.is_signed_integer() {
         let least = bound(kb, i64::MIN);
-        inside = kb.map(OpKind::Maximum, &[inside, least]);
+        inside = kb.max(inside, least);
     }
     kb.convert(inside, to)
 }

@@ -3,6 +3,7 @@
 use super::{Elements, condition::Condition};
 use crate::kernel::{Index, KernelBuilder, compute_dtype};
 use disc_ir::{Attr, DType, Dim, Function, Inst, Literal, OpKind, Value};
+use disc_kernel_macros::expr;
 use disc_passes::analysis::query::Query;
 
 impl Elements<'_> {
@@ -24,7 +25,7 @@ impl Elements<'_> {
                 Some(j) if panels && j == lhs_free.len() => {
                     let width = kb.dim(&self.tensor(rhs).dims[2]);
                     let column = index.value(kb, self.lanes);
-                    let (panel, column) = (kb.div(column, width), kb.rem(column, width));
+                    let (panel, column) = (expr!(kb, column / width), expr!(kb, column % width));
                     (rhs_at[0], rhs_at[2]) = (Index::from_value(kb, panel), Index::from_value(kb, column));
                 }
                 None => (lhs_at[lhs_batch[i]], rhs_at[rhs_batch[i]]) = (*index, *index),
@@ -41,7 +42,7 @@ impl Elements<'_> {
                 (lhs_at[l], rhs_at[r]) = (Index::uniform(index), Index::uniform(index));
                 if let (true, Some(size)) = (panels, cx.tensor(rhs).dims.get(3)) {
                     let size = kb.dim(size);
-                    (rhs_at[r], rhs_at[3]) = (Index::uniform(kb.div(index, size)), Index::uniform(kb.rem(index, size)));
+                    (rhs_at[r], rhs_at[3]) = (Index::uniform(expr!(kb, index / size)), Index::uniform(expr!(kb, index % size)));
                 }
             }
             let (x, y) = (cx.element(kb, lhs, &lhs_at), cx.element(kb, rhs, &rhs_at));
@@ -54,11 +55,10 @@ impl Elements<'_> {
         let [words, scales] = self.group.operands(inst)[..] else { panic!("`unpack_int4` has two operands") };
         let (eight, four) = (kb.int(8), kb.int(4));
         let number = at[3].value(kb, self.lanes);
-        let (word, place) = (kb.div(number, eight), kb.rem(number, eight));
+        let (word, place) = (expr!(kb, number / eight), expr!(kb, number % eight));
         let word = Index::from_value(kb, word);
         let word = self.element(kb, words, &[at[0], at[1], word, at[2]]);
-        let place = kb.mul(place, four);
-        let place = kb.convert(place, DType::I32);
+        let place = expr!(kb, convert(place * four, DType::I32));
         let top = kb.constant(Literal::splat_i64(DType::I32, 28), 1);
         let above = kb.map(OpKind::Subtract, &[top, place]);
         let shifted = kb.map(OpKind::ShiftLeft, &[word, above]);
@@ -101,7 +101,7 @@ impl Elements<'_> {
                 inside.and(kb, valid);
                 let here = cx.lies_on_grid(kb, inst, i, out, Index::uniform(tap));
                 counts = match (counts, here) {
-                    (Some(others), Some(here)) => Some(kb.and(others, here)),
+                    (Some(others), Some(here)) => Some(expr!(kb, others & here)),
                     (others, here) => others.or(here),
                 };
             }
@@ -114,7 +114,7 @@ impl Elements<'_> {
                 count => {
                     let per_group = kb.dim(&kernel_dims[kernel_out].floor_div(&Dim::constant(count)));
                     let group = feature.value(kb, cx.lanes);
-                    let group = kb.div(group, per_group);
+                    let group = expr!(kb, group / per_group);
                     let width = kb.dim(&kernel_dims[kernel_in]);
                     let group = Index::from_value(kb, group).scale(kb, cx.lanes, width);
                     group.add(kb, cx.lanes, channel)
@@ -147,7 +147,7 @@ impl Elements<'_> {
         let per_group = kb.dim(&features.floor_div(&Dim::constant(count)));
         let width = kb.dim(&batches.floor_div(&Dim::constant(count)));
         let group = feature.value(kb, self.lanes);
-        let group = kb.div(group, per_group);
+        let group = expr!(kb, group / per_group);
         let first = Index::from_value(kb, group).scale(kb, self.lanes, width);
         first.add(kb, self.lanes, batch)
     }

@@ -29,6 +29,7 @@ use crate::{
     target::{CpuModel, Target},
 };
 use disc_ir::{DType, Dim, Function, Inst, OpKind, Solver, TensorType, Value};
+use disc_kernel_macros::expr;
 use std::{
     collections::{HashMap, HashSet},
     sync::Arc,
@@ -295,9 +296,9 @@ impl<'g> Elements<'g> {
         };
         let (row, column) = (at[block.axis], at.last().expect("rows have columns"));
         let (zero, one) = (kb.int(0), kb.int(1));
-        let back = kb.sub(zero, block.first);
+        let back = expr!(kb, zero - block.first);
         let row = row.add_scalar(kb, back);
-        let back = kb.sub(zero, block.column);
+        let back = expr!(kb, zero - block.column);
         let column = column.add_scalar(kb, back);
         linear(kb, self.lanes, &[row, column], &[block.stride, one])
     }
@@ -326,7 +327,7 @@ impl<'g> Elements<'g> {
         let width = i64::from(lanes);
         // Without masks the second vector ends at the last element, which is an odd lane then.
         let behind = kb.int(if self.mask.is_some() { width } else { width - 1 });
-        let second = kb.add(base, behind);
+        let second = expr!(kb, base + behind);
         let masks = self.mask.map(|mask| {
             let none = kb.zero(DType::I1, lanes);
             kb.zip_lanes(mask, none)
@@ -392,18 +393,16 @@ impl<'g> Elements<'g> {
         let numbers = kb.lane_numbers(lanes);
         let (zero, factor) = (kb.int(0), kb.int(apart));
         let (zeros, factors) = (kb.widen(zero, lanes), kb.widen(factor, lanes));
-        let steps = kb.rem(numbers, factors);
-        let first = kb.compare("EQ", steps, zeros);
+        let first = expr!(kb, numbers % factors == zeros);
         // Each lane occurs that many times: the first of them is stored.
         for (number, vector) in interleave(kb, &vec![wide; apart as usize]).into_iter().enumerate() {
             let offset = kb.int(number as i64 * i64::from(lanes));
-            let start = kb.add(base, offset);
+            let start = expr!(kb, base + offset);
             let mask = match count {
                 Some(count) => {
-                    let end = kb.mul(count, factor);
-                    let left = kb.sub(end, offset);
+                    let left = expr!(kb, count * factor - offset);
                     let mask = kb.lane_mask(left, lanes);
-                    kb.and(mask, first)
+                    expr!(kb, mask & first)
                 }
                 None => first,
             };
@@ -442,8 +441,7 @@ impl<'g> Elements<'g> {
         let masks = masks.map(<[Value]>::to_vec).or_else(|| Some(vec![self.mask?; vectors.len()]));
         let masks = masks.map(|masks| interleave(kb, &masks));
         for (number, vector) in interleave(kb, &vectors).into_iter().enumerate() {
-            let offset = kb.int(number as i64 * i64::from(lanes));
-            let start = kb.add(base, offset);
+            let start = expr!(kb, base + int(number as i64 * i64::from(lanes)));
             kb.store(buffer, start, vector, masks.as_ref().map(|masks| masks[number]));
         }
     }

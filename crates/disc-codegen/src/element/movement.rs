@@ -2,6 +2,7 @@
 use super::{Elements, condition::Condition};
 use crate::kernel::{Index, KernelBuilder, compute_dtype};
 use disc_ir::{Attr, Dim, Inst, OpKind, Value, dim::DimView};
+use disc_kernel_macros::expr;
 use disc_passes::analysis::query::Query;
 
 impl Elements<'_> {
@@ -138,8 +139,8 @@ impl Elements<'_> {
                 false => self.concatenate_from(kb, rest, axis, &end, at),
             };
         }
-        let (position, limit) = (at[axis].value(kb, self.lanes), kb.dim(&end));
-        let inside = kb.compare("LT", position, limit);
+        let position = at[axis].value(kb, self.lanes);
+        let inside = expr!(kb, position < dim(&end));
         let inside = Condition::of(kb, inside);
         self.either(
             kb,
@@ -166,14 +167,12 @@ impl Elements<'_> {
             if !untouched {
                 let shifted = moved.value(kb, self.lanes);
                 let (zero, step_value, limit) = (kb.int(0), kb.int(step), kb.dim(&size));
-                let after = kb.compare("GE", shifted, zero);
-                let position = kb.div(shifted, step_value);
-                let before = kb.compare("LT", position, limit);
-                let mut here = kb.and(after, before);
+                let after = expr!(kb, shifted >= zero);
+                let position = expr!(kb, shifted / step_value);
+                let before = expr!(kb, position < limit);
+                let mut here = expr!(kb, after & before);
                 if step > 1 {
-                    let rest = kb.rem(shifted, step_value);
-                    let exact = kb.compare("EQ", rest, zero);
-                    here = kb.and(here, exact);
+                    here = expr!(kb, here & (shifted % step_value == zero));
                     moved = Index::from_value(kb, position);
                 }
                 inside.and(kb, here);

@@ -9,6 +9,7 @@
 use super::Elements;
 use crate::kernel::{Index, KernelBuilder, compute_dtype};
 use disc_ir::{DType, Function, Inst, Literal, OpKind, TensorType, Value, ops::Trait};
+use disc_kernel_macros::expr;
 use disc_passes::analysis::query::Query;
 use std::collections::HashSet;
 
@@ -32,27 +33,26 @@ impl Elements<'_> {
         let first = kb.extract_lane(steps, 0);
         let offsets = kb.map(OpKind::Subtract, &[steps, first]);
         let first = kb.convert(first, kb.index_type());
-        let first = kb.add(base, first);
+        let first = expr!(kb, base + first);
         // As unsigned numbers, steps in front of the first one are far behind.
         let unsigned = if kb.dtype(steps) == DType::I32 { DType::U32 } else { DType::U64 };
         let both = kb.constant(Literal::splat_i64(unsigned, 2 * i64::from(lanes)), 1);
         let unsigned = kb.convert(offsets, unsigned);
-        let mut near = kb.compare("LT", unsigned, both);
+        let mut near = expr!(kb, unsigned < both);
         if let Some(mask) = mask {
-            let idle = kb.emit(OpKind::Not, &[mask]);
-            near = kb.map(OpKind::Or, &[near, idle]);
+            near = expr!(kb, near | !mask);
         }
         let near = kb.reduce_lanes(near, "and");
         // A masked first lane may be anywhere, in front of the buffer too.
-        let inside = kb.compare("GE", first, zero);
-        let near = kb.and(near, inside);
+        let inside = expr!(kb, first >= zero);
+        let near = expr!(kb, near & inside);
         let size = kb.function.ty(buffer).shaped().expect("a buffer has a shape").element_count();
         let size = kb.dim(&size);
         let pick = |kb: &mut KernelBuilder| {
             let width = kb.int(i64::from(lanes));
             let [low, high] = [zero, width].map(|shift| {
-                let from = kb.add(first, shift);
-                let left = kb.sub(size, from);
+                let from = expr!(kb, first + shift);
+                let left = expr!(kb, size - from);
                 let inside = kb.lane_mask(left, lanes);
                 let vector = kb.load(buffer, from, lanes, Some(inside));
                 kb.convert(vector, picked)

@@ -21,6 +21,7 @@ use crate::{
     math::MathFn,
 };
 use disc_ir::{Attr, DType, Function, Inst, OpKind, Value};
+use disc_kernel_macros::expr;
 use disc_passes::analysis::query::Query;
 use std::f64::consts::{FRAC_1_SQRT_2, SQRT_2};
 
@@ -32,8 +33,8 @@ impl Elements<'_> {
             OpKind::Divide if is_wide(self.group, operands[0]) && is_softmax_sum(self.group, operands[1]) => {
                 let (x, sum) = (self.element(kb, operands[0], at), self.element(kb, operands[1], at));
                 let one = kb.float(kb.dtype(sum), 1.0, 1);
-                let reciprocal = kb.map(OpKind::Divide, &[one, sum]);
-                Some(kb.map(OpKind::Multiply, &[x, reciprocal]))
+                let reciprocal = expr!(kb, one / sum);
+                Some(expr!(kb, x * reciprocal))
             }
             OpKind::Divide | OpKind::Remainder => self.counted_quotient(kb, inst, at),
             OpKind::Multiply => {
@@ -59,13 +60,11 @@ impl Elements<'_> {
         // From here on the result is 1, in f64 too; NaN is kept.
         let dtype = kb.dtype(x);
         let (most, two) = (kb.float(dtype, 20.0, 1), kb.float(dtype, 2.0, 1));
-        let above = kb.compare("LT", most, x);
-        let x = kb.select(above, most, x);
+        let x = expr!(kb, select(most < x, most, x));
         let n = expand_math::function(kb, MathFn::Exp, &[x], self.arithmetic)?;
-        let more = kb.map(OpKind::Add, &[n, two]);
-        let m = kb.map(OpKind::Multiply, &[n, more]);
-        let bottom = kb.map(OpKind::Add, &[m, two]);
-        Some(kb.map(OpKind::Divide, &[m, bottom]))
+        let m = expr!(kb, n * (n + two));
+        let bottom = expr!(kb, m + two);
+        Some(expr!(kb, m / bottom))
     }
 }
 

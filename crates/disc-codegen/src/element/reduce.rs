@@ -4,7 +4,8 @@ use crate::kernel::{
     Index, KernelBuilder, compute_dtype,
     monoid::{Monoid, monoid_of, two_sum, with_lost},
 };
-use disc_ir::{Dim, Inst, OpKind, Value};
+use disc_ir::{Dim, Inst, Value};
+use disc_kernel_macros::expr;
 use disc_passes::analysis::query::Query;
 
 /// The most elements whose sum is one chain of additions.
@@ -42,7 +43,7 @@ impl<'g> Elements<'g> {
             if adds {
                 // It is one long chain: its rounding errors are summed beside it.
                 let (sum, lost) = two_sum(kb, carried[0], elements[0]);
-                return vec![kb.widen(sum, lanes), kb.map(OpKind::Add, &[carried[1], lost])];
+                return vec![kb.widen(sum, lanes), expr!(kb, carried[1] + lost)];
             }
             let arguments: Vec<Value> = carried.iter().copied().chain(elements).collect();
             let results = cx.inline(kb, body, &arguments);
@@ -83,14 +84,13 @@ impl<'g> Elements<'g> {
         self.nest(kb, &sizes[..sizes.len() - 1], vec![start], &mut |cx, kb, loops, carried| {
             let [low, high, block, one] = [kb.int(0), kb.dim(last), kb.int(BLOCK), kb.int(1)];
             kb.for_([low, high, block], carried, |kb, from, carried| {
-                let end = kb.add(from, block);
-                let end = kb.map(OpKind::Minimum, &[end, high]);
+                let end = expr!(kb, min(from + block, high));
                 let none = kb.zero(kb.dtype(carried[0]), kb.lanes(carried[0]));
                 let found = kb.for_([from, end, one], &[none], |kb, index, carried| {
                     let loops: Vec<Value> = loops.iter().copied().chain([index]).collect();
                     cx.scoped(|cx| body(cx, kb, &loops, carried))
                 });
-                vec![kb.map(OpKind::Add, &[carried[0], found[0]])]
+                vec![expr!(kb, carried[0] + found[0])]
             })
         })[0]
     }

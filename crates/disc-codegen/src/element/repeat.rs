@@ -9,6 +9,7 @@
 use super::Elements;
 use crate::kernel::{Index, KernelBuilder, compute_dtype};
 use disc_ir::{DType, Inst, Literal, OpKind, TensorType, Value};
+use disc_kernel_macros::expr;
 use disc_passes::{
     analysis::query::Query,
     fusion::space::{counted_quotient, repeat_of},
@@ -75,14 +76,12 @@ impl Elements<'_> {
     fn quotient(&mut self, kb: &mut KernelBuilder, at: Index, by: i64) -> Option<Index> {
         let factor = kb.int(by);
         let (base, lanes) = match at {
-            Index::Affine { base, stride: 0 } => return Some(Index::uniform(kb.div(base, factor))),
+            Index::Affine { base, stride: 0 } => return Some(Index::uniform(expr!(kb, base / factor))),
             Index::Affine { base, stride: 1 } if i64::from(self.lanes) <= SMALL => (base, self.lanes),
             _ => return None,
         };
         let first = self.first_quotient(kb, base, by);
-        let whole = kb.mul(first, factor);
-        let rest = kb.sub(base, whole);
-        let (rest, numbers) = (kb.convert(rest, DType::I32), kb.lane_numbers(lanes));
+        let (rest, numbers) = (expr!(kb, convert(base - first * factor, DType::I32)), kb.lane_numbers(lanes));
         let numbers = kb.convert(numbers, DType::I32);
         let number = kb.map(OpKind::Add, &[rest, numbers]);
         let constant = |kb: &mut KernelBuilder, value: i64| kb.constant(Literal::splat_i64(DType::I32, value), 1);
@@ -114,12 +113,10 @@ impl Elements<'_> {
     fn first_quotient(&self, kb: &mut KernelBuilder, base: Value, by: i64) -> Value {
         let factor = kb.int(by);
         if self.mask.is_none() {
-            return kb.div(base, factor);
+            return expr!(kb, base / factor);
         }
-        let (lanes, all) = (kb.int(i64::from(self.lanes)), kb.int(by * i64::from(self.lanes)));
-        let base = kb.add(base, all);
-        let quotient = kb.div(base, factor);
-        kb.sub(quotient, lanes)
+        let lanes = kb.int(i64::from(self.lanes));
+        expr!(kb, (base + int(by * i64::from(self.lanes))) / factor - lanes)
     }
 
     /// Loads the elements of a buffer that are some steps behind a position, all of them within one
@@ -133,15 +130,12 @@ impl Elements<'_> {
     ) -> Option<Value> {
         let picked = self.picked_dtype(tensor.dtype)?;
         let size = kb.function.ty(buffer).shaped().expect("a buffer has a shape").element_count();
-        let size = kb.dim(&size);
-        let left = kb.sub(size, base);
+        let left = expr!(kb, dim(&size) - base);
         let mut inside = kb.lane_mask(left, self.lanes);
         if self.mask.is_some() {
-            let zero = kb.int(0);
-            let missing = kb.sub(zero, base);
+            let missing = expr!(kb, 0 - base);
             let front = kb.lane_mask(missing, self.lanes);
-            let behind = kb.emit(OpKind::Not, &[front]);
-            inside = kb.map(OpKind::And, &[inside, behind]);
+            inside = expr!(kb, inside & !front);
         }
         let vector = kb.load(buffer, base, self.lanes, Some(inside));
         let vector = kb.convert(vector, picked);

@@ -7,6 +7,7 @@
 use super::{Elements, Part, elementwise};
 use crate::kernel::{Index, KernelBuilder, linear};
 use disc_ir::{Dim, Inst, OpKind, Solver, TensorType, Value, ops::Trait};
+use disc_kernel_macros::expr;
 
 impl Elements<'_> {
     /// Emits a reshape. A reshape of memory is the same memory; elsewhere dimensions are split and
@@ -222,9 +223,9 @@ fn split(kb: &mut KernelBuilder, lanes: u32, joined: Index, dims: &[Dim], positi
     let value = joined.value(kb, lanes);
     let value = kb.convert(value, kb.index_type());
     for i in 0..dims.len() {
-        let (size, stride) = (kb.dim(&dims[i]), kb.dim(&Dim::product(dims[i + 1..].iter().cloned())));
-        let quotient = kb.div(value, stride);
-        let here = if i == 0 { quotient } else { kb.rem(quotient, size) };
+        let size = kb.dim(&dims[i]);
+        let quotient = expr!(kb, value / dim(&Dim::product(dims[i + 1..].iter().cloned())));
+        let here = if i == 0 { quotient } else { expr!(kb, quotient % size) };
         position.push(Index::from_value(kb, here));
     }
 }

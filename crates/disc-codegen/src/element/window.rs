@@ -2,6 +2,7 @@
 use super::{Elements, condition::Condition};
 use crate::kernel::{Index, KernelBuilder, compute_dtype};
 use disc_ir::{Dim, Inst, Value};
+use disc_kernel_macros::expr;
 use disc_passes::analysis::query::Query;
 
 impl Elements<'_> {
@@ -44,17 +45,17 @@ impl Elements<'_> {
         let position = out.scale(kb, self.lanes, stride).add(kb, self.lanes, offset);
         let value = position.value(kb, self.lanes);
         let (zero, limit) = (kb.int(0), kb.dim(size));
-        let after = kb.compare("GE", value, zero);
+        let after = expr!(kb, value >= zero);
         if spread == 1 {
-            let before = kb.compare("LT", value, limit);
-            return (position, kb.and(after, before));
+            let before = expr!(kb, value < limit);
+            return (position, expr!(kb, after & before));
         }
         let spread = kb.int(spread);
-        let (quotient, rest) = (kb.div(value, spread), kb.rem(value, spread));
-        let before = kb.compare("LT", quotient, limit);
-        let exact = kb.compare("EQ", rest, zero);
-        let valid = kb.and(after, before);
-        (Index::from_value(kb, quotient), kb.and(valid, exact))
+        let (quotient, rest) = (expr!(kb, value / spread), expr!(kb, value % spread));
+        let before = expr!(kb, quotient < limit);
+        let exact = expr!(kb, rest == zero);
+        let valid = expr!(kb, after & before);
+        (Index::from_value(kb, quotient), expr!(kb, valid & exact))
     }
 
     /// A flag that is true if tap `tap` of the window at `out` is not between dilated elements;
@@ -70,8 +71,8 @@ impl Elements<'_> {
         let shift = kb.dim(&(Dim::constant(0) - low));
         let offset = tap.scale(kb, self.lanes, dilation).add_scalar(kb, shift);
         let position = out.scale(kb, self.lanes, stride).add(kb, self.lanes, offset).value(kb, self.lanes);
-        let rest = kb.rem(position, apart);
-        Some(kb.compare("EQ", rest, zero))
+        let rest = expr!(kb, position % apart);
+        Some(expr!(kb, rest == zero))
     }
 
     /// The elements that a window covers. Positions along the windows' counts, and along a window
@@ -110,7 +111,7 @@ impl Elements<'_> {
             return;
         }
         let (position, size) = (at[i].value(kb, self.lanes), kb.dim(size));
-        let (times, rest) = (kb.div(position, size), kb.rem(position, size));
+        let (times, rest) = (expr!(kb, position / size), expr!(kb, position % size));
         at[i] = Index::from_value(kb, rest);
         let times = Index::from_value(kb, times);
         at[i - 1] = at[i - 1].add(kb, self.lanes, times);

@@ -9,6 +9,7 @@ use crate::{
     target::Target,
 };
 use disc_ir::{DType, Literal, OpKind, Value};
+use disc_kernel_macros::expr;
 
 /// The arithmetic for which a target has one instruction each.
 #[derive(Clone, Copy, Debug)]
@@ -165,15 +166,15 @@ impl Emitter for Writer<'_> {
     }
 
     fn eq(&mut self, a: Value, b: Value) -> Value {
-        self.kb.compare("EQ", a, b)
+        expr!(self.kb, a == b)
     }
 
     fn lt(&mut self, a: Value, b: Value) -> Value {
-        self.kb.compare("LT", a, b)
+        expr!(self.kb, a < b)
     }
 
     fn le(&mut self, a: Value, b: Value) -> Value {
-        self.kb.compare("LE", a, b)
+        expr!(self.kb, a <= b)
     }
 
     fn select(&mut self, mask: Value, a: Value, b: Value) -> Value {
@@ -185,15 +186,15 @@ impl Emitter for Writer<'_> {
     }
 
     fn and(&mut self, a: Value, b: Value) -> Value {
-        self.kb.and(a, b)
+        expr!(self.kb, a & b)
     }
 
     fn or(&mut self, a: Value, b: Value) -> Value {
-        self.kb.map(OpKind::Or, &[a, b])
+        expr!(self.kb, a | b)
     }
 
     fn not(&mut self, a: Value) -> Value {
-        self.kb.emit(OpKind::Not, &[a])
+        expr!(self.kb, !a)
     }
 
     fn bits(&mut self, a: Value) -> Value {
@@ -229,15 +230,15 @@ impl Emitter for Writer<'_> {
     }
 
     fn iand(&mut self, a: Value, b: Value) -> Value {
-        self.kb.map(OpKind::And, &[a, b])
+        expr!(self.kb, a & b)
     }
 
     fn ior(&mut self, a: Value, b: Value) -> Value {
-        self.kb.map(OpKind::Or, &[a, b])
+        expr!(self.kb, a | b)
     }
 
     fn ixor(&mut self, a: Value, b: Value) -> Value {
-        self.kb.map(OpKind::Xor, &[a, b])
+        expr!(self.kb, a ^ b)
     }
 
     fn shl(&mut self, a: Value, n: u32) -> Value {
@@ -253,11 +254,11 @@ impl Emitter for Writer<'_> {
     }
 
     fn ieq(&mut self, a: Value, b: Value) -> Value {
-        self.kb.compare("EQ", a, b)
+        expr!(self.kb, a == b)
     }
 
     fn ilt(&mut self, a: Value, b: Value) -> Value {
-        self.kb.compare("LT", a, b)
+        expr!(self.kb, a < b)
     }
 
     fn loop_while(&mut self, active: Value, state: &[Value], body: &mut LoopBody<'_, Self>) -> Vec<Value> {
@@ -267,7 +268,7 @@ impl Emitter for Writer<'_> {
         let lanes = self.kb.lanes(active);
         let (next, goes_on) = body(self, &state);
         let chosen: Vec<Value> = next.iter().zip(&state).map(|(&n, &old)| self.kb.select(active, n, old)).collect();
-        let still = self.kb.and(active, goes_on);
+        let still = expr!(self.kb, active & goes_on);
         open.next = [still].into_iter().chain(chosen).map(|v| self.kb.widen(v, lanes)).collect();
         self.kb.close_while(open).split_off(1)
     }

@@ -5,6 +5,7 @@
 //! load with stride 1 is one vector load.
 use super::KernelBuilder;
 use disc_ir::Value;
+use disc_kernel_macros::expr;
 
 /// The position along one dimension, for all lanes at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -37,7 +38,7 @@ impl Index {
             Index::Affine { base, stride: 0 } => base,
             _ => {
                 let (base, steps) = self.parted(kb, lanes);
-                kb.add(base, steps)
+                expr!(kb, base + steps)
             }
         }
     }
@@ -49,7 +50,7 @@ impl Index {
             Index::Affine { base, stride } => {
                 let numbers = kb.lane_numbers(lanes);
                 let factor = kb.int(stride);
-                (base, if stride == 1 { numbers } else { kb.mul(numbers, factor) })
+                (base, if stride == 1 { numbers } else { expr!(kb, numbers * factor) })
             }
             Index::Lanes { base, steps } => (base, kb.convert(steps, kb.index_type())),
         }
@@ -58,20 +59,20 @@ impl Index {
     pub fn add(self, kb: &mut KernelBuilder, lanes: u32, other: Index) -> Index {
         match (self, other) {
             (Index::Affine { base: a, stride: s }, Index::Affine { base: b, stride: t }) => {
-                Index::Affine { base: kb.add(a, b), stride: s + t }
+                Index::Affine { base: expr!(kb, a + b), stride: s + t }
             }
             (Index::Affine { base, stride: 0 }, other) | (other, Index::Affine { base, stride: 0 }) => other.add_scalar(kb, base),
             (one, other) => {
                 let ((a, s), (b, t)) = (one.parted(kb, lanes), other.parted(kb, lanes));
-                Index::Lanes { base: kb.add(a, b), steps: kb.add(s, t) }
+                Index::Lanes { base: expr!(kb, a + b), steps: expr!(kb, s + t) }
             }
         }
     }
 
     pub fn add_scalar(self, kb: &mut KernelBuilder, scalar: Value) -> Index {
         match self {
-            Index::Affine { base, stride } => Index::Affine { base: kb.add(base, scalar), stride },
-            Index::Lanes { base, steps } => Index::Lanes { base: kb.add(base, scalar), steps },
+            Index::Affine { base, stride } => Index::Affine { base: expr!(kb, base + scalar), stride },
+            Index::Lanes { base, steps } => Index::Lanes { base: expr!(kb, base + scalar), steps },
         }
     }
 
@@ -80,12 +81,12 @@ impl Index {
         match (self, kb.known_int(scalar)) {
             (index, Some(1)) => index,
             (Index::Affine { base, stride }, Some(factor)) => {
-                Index::Affine { base: kb.mul(base, scalar), stride: stride * factor }
+                Index::Affine { base: expr!(kb, base * scalar), stride: stride * factor }
             }
-            (Index::Affine { base, stride: 0 }, None) => Index::uniform(kb.mul(base, scalar)),
+            (Index::Affine { base, stride: 0 }, None) => Index::uniform(expr!(kb, base * scalar)),
             (index, _) => {
                 let (base, steps) = index.parted(kb, lanes);
-                Index::Lanes { base: kb.mul(base, scalar), steps: kb.mul(steps, scalar) }
+                Index::Lanes { base: expr!(kb, base * scalar), steps: expr!(kb, steps * scalar) }
             }
         }
     }
@@ -93,10 +94,10 @@ impl Index {
     /// `scalar - self`.
     pub fn subtract_from(self, kb: &mut KernelBuilder, scalar: Value) -> Index {
         match self {
-            Index::Affine { base, stride } => Index::Affine { base: kb.sub(scalar, base), stride: -stride },
+            Index::Affine { base, stride } => Index::Affine { base: expr!(kb, scalar - base), stride: -stride },
             Index::Lanes { base, steps } => {
                 let (zero, steps) = (kb.int(0), kb.convert(steps, kb.index_type()));
-                Index::Lanes { base: kb.sub(scalar, base), steps: kb.sub(zero, steps) }
+                Index::Lanes { base: expr!(kb, scalar - base), steps: expr!(kb, zero - steps) }
             }
         }
     }

@@ -1,6 +1,7 @@
 //! Recognises plain reductions: those whose body is one commutative and associative op.
 use super::KernelBuilder;
 use disc_ir::{DType, Function, Inst, Literal, OpKind, Value, literal::encode_i64};
+use disc_kernel_macros::expr;
 
 /// A commutative, associative op with an identity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -81,20 +82,17 @@ impl Monoid {
 
 /// Returns a rounded sum and its rounding error (Knuth's two-sum).
 pub fn two_sum(kb: &mut KernelBuilder, a: Value, b: Value) -> (Value, Value) {
-    let sum = kb.map(OpKind::Add, &[a, b]);
-    let of_b = kb.map(OpKind::Subtract, &[sum, a]);
-    let of_a = kb.map(OpKind::Subtract, &[sum, of_b]);
-    let (a, b) = (kb.map(OpKind::Subtract, &[a, of_a]), kb.map(OpKind::Subtract, &[b, of_b]));
-    (sum, kb.map(OpKind::Add, &[a, b]))
+    let sum = expr!(kb, a + b);
+    let of_b = expr!(kb, sum - a);
+    let (a, b) = (expr!(kb, a - (sum - of_b)), expr!(kb, b - of_b));
+    (sum, expr!(kb, a + b))
 }
 
 /// Adds the rounding errors `lost` to a total. They are NaN if the total is infinite or NaN, and
 /// are then left out; zero keeps the sign of a zero total.
 pub fn with_lost(kb: &mut KernelBuilder, total: Value, lost: Value) -> Value {
     let (size, zero) = (kb.emit(OpKind::Abs, &[lost]), kb.zero(kb.dtype(lost), kb.lanes(lost)));
-    let is_some = kb.compare("GT", size, zero);
-    let whole = kb.map(OpKind::Add, &[total, lost]);
-    kb.select(is_some, whole, total)
+    expr!(kb, select(size > zero, total + lost, total))
 }
 
 /// The bytes of the greatest or least value of an integer type.

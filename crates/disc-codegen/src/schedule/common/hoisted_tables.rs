@@ -19,6 +19,7 @@ use crate::{
     },
 };
 use disc_ir::{DType, Dim, Inst, OpKind, TensorType, Value, ops::Trait};
+use disc_kernel_macros::expr;
 use disc_passes::{
     analysis::query::Query,
     fusion::space::{Map, axes_of, map_along, reads, regroup},
@@ -245,9 +246,7 @@ impl<'n> Tables<'n> {
         let blocks = self.blocks.as_ref().filter(|blocks| column.is_of(blocks));
         let (Some(blocks), Some(first)) = (blocks, first) else { return base };
         let row = at[blocks.run.axis].as_uniform().expect("vectors lie along the inner run");
-        let (row, length) = (kb.sub(row, first), kb.dim(&self.walk.inner.size));
-        let start = kb.mul(row, length);
-        kb.add(start, base)
+        expr!(kb, (row - first) * dim(&self.walk.inner.size) + base)
     }
 
     /// Computes some of the columns for one row.
@@ -276,9 +275,7 @@ impl<'n> Tables<'n> {
                     let mut computed = elements.element(kb, column.value, &place);
                     if column.places.is_some() {
                         let [least, most] = [i32::MIN, i32::MAX].map(|limit| kb.int(limit.into()));
-                        let above = kb.map(OpKind::Maximum, &[computed, least]);
-                        let within = kb.map(OpKind::Minimum, &[above, most]);
-                        computed = kb.convert(within, DType::I32);
+                        computed = expr!(kb, convert(min(max(computed, least), most), DType::I32));
                     }
                     let wide = kb.widen(computed, elements.lanes);
                     let place = self.place(kb, column, &at, first);

@@ -11,6 +11,7 @@ use crate::{
     schedule::Group,
 };
 use disc_ir::{Dim, Function, Inst, OpKind, TensorType, Value, ops::Trait};
+use disc_kernel_macros::expr;
 use disc_passes::fusion::{
     hoisting::costs_something,
     space::{Map, axes_of, reads, regroup},
@@ -126,7 +127,7 @@ impl HoistedRows {
             vector_loop(kb, elements, [first, stop], false, &mut |kb, elements, index| {
                 at[self.run.axis] = index;
                 let Index::Affine { base, .. } = index else { panic!("rows are walked in order") };
-                let offset = kb.sub(base, first);
+                let offset = expr!(kb, base - first);
                 for ((value, shape), memory) in &self.apart {
                     let place = elements.position(kb, space, shape, &at);
                     let computed = elements.element(kb, *value, &place);
@@ -139,7 +140,7 @@ impl HoistedRows {
         kb.for_([first, stop, one], &[], |kb, row, _| {
             elements.scoped(|elements| {
                 at[self.run.axis] = Index::uniform(row);
-                let offset = kb.sub(row, first);
+                let offset = expr!(kb, row - first);
                 for ((value, shape), memory) in &self.apart {
                     let place = elements.position(kb, space, shape, &at);
                     let known = kb.load(*memory, offset, 1, None);

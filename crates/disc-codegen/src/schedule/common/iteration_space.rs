@@ -11,6 +11,7 @@ use crate::{
     schedule::Group,
 };
 use disc_ir::{Dim, Function, Inst, OpKind, Solver, TensorType, Value};
+use disc_kernel_macros::expr;
 use disc_passes::analysis::query::Query;
 use disc_passes::fusion::{
     line_buffers::LineBuffer,
@@ -178,8 +179,8 @@ pub(in crate::schedule) fn positions_of(kb: &mut KernelBuilder, number: Value, r
     let mut found = Vec::with_capacity(runs.len());
     for (i, run) in runs.iter().enumerate().rev() {
         let size = kb.dim(&run.size);
-        found.push(if i == 0 { rest } else { kb.rem(rest, size) });
-        rest = kb.div(rest, size);
+        found.push(if i == 0 { rest } else { expr!(kb, rest % size) });
+        rest = expr!(kb, rest / size);
     }
     found.reverse();
     found
@@ -236,13 +237,12 @@ impl CountedUnits {
             return Self { around: None, positions: open.carried.clone(), open };
         }
         let inits = [&[begin][..], &first].concat();
-        let around = kb.open_while(&inits, |kb, carried| kb.compare("LT", carried[0], end));
+        let around = kb.open_while(&inits, |kb, carried| expr!(kb, carried[0] < end));
         let (unit, mut positions) = (around.carried[0], around.carried[1..].to_vec());
         let from = positions.pop().expect("there are several runs");
         let size = kb.dim(&last.size);
-        let (left, room) = (kb.sub(end, unit), kb.sub(size, from));
-        let count = kb.map(OpKind::Minimum, &[left, room]);
-        let stop = kb.add(from, count);
+        let count = expr!(kb, min(end - unit, size - from));
+        let stop = expr!(kb, from + count);
         enter(kb, &positions);
         let open = kb.open_for([from, stop, one]);
         positions.push(open.index);
@@ -254,7 +254,7 @@ impl CountedUnits {
         kb.close_for(self.open);
         let Some((mut around, count)) = self.around else { return };
         let (outer, zero) = (runs.len() - 1, kb.int(0));
-        around.next = vec![kb.add(around.carried[0], count)];
+        around.next = vec![expr!(kb, around.carried[0] + count)];
         around.next.extend(next_positions(kb, &around.carried[1..=outer], &runs[..outer]));
         around.next.push(zero);
         kb.close_while(around);
@@ -293,13 +293,13 @@ fn next_positions(kb: &mut KernelBuilder, positions: &[Value], runs: &[Merged]) 
     let mut next = positions.to_vec();
     for (i, &position) in positions.iter().enumerate().rev() {
         let size = kb.dim(&runs[i].size);
-        let further = kb.add(position, one);
+        let further = expr!(kb, position + one);
         let further = moves.map_or(further, |moves| kb.select(moves, further, position));
         if i == 0 {
             next[i] = further;
             continue;
         }
-        let full = kb.compare("EQ", further, size);
+        let full = expr!(kb, further == size);
         next[i] = kb.select(full, zero, further);
         moves = Some(full);
     }

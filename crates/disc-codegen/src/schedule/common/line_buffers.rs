@@ -17,7 +17,8 @@ use crate::{
     kernel::{Index, KernelBuilder, compute_dtype},
     schedule::Group,
 };
-use disc_ir::{Dim, OpKind, TensorType, Value};
+use disc_ir::{Dim, TensorType, Value};
+use disc_kernel_macros::expr;
 use disc_passes::fusion::{
     line_buffers::{LineBuffer, LineBuffers},
     space::Map,
@@ -149,8 +150,8 @@ fn length(tensor: &TensorType) -> &Dim {
 
 /// The memory of a row's line, if lines are `apart`.
 fn part_of(kb: &mut KernelBuilder, memory: Value, apart: &Dim, [first, row]: [Value; 2]) -> Value {
-    let (size, number) = (kb.dim(apart), kb.sub(row, first));
-    let start = kb.mul(number, size);
+    let size = kb.dim(apart);
+    let start = expr!(kb, (row - first) * size);
     kb.view(memory, start, TensorType::new([apart.clone()], kb.dtype(memory)))
 }
 
@@ -158,7 +159,7 @@ fn part_of(kb: &mut KernelBuilder, memory: Value, apart: &Dim, [first, row]: [Va
 pub(in crate::schedule) fn rows_of_part(kb: &mut KernelBuilder, run: &Merged, together: &Dim, part: Index) -> [Value; 2] {
     let number = part.as_uniform().expect("a unit has one position along outer dimensions");
     let (size, together) = (kb.dim(&run.size), kb.dim(together));
-    let first = kb.mul(number, together);
-    let stop = kb.add(first, together);
-    [first, kb.map(OpKind::Minimum, &[stop, size])]
+    let first = expr!(kb, number * together);
+    let stop = expr!(kb, first + together);
+    [first, kb.min(stop, size)]
 }

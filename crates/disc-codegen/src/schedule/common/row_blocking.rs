@@ -13,6 +13,7 @@
 use super::iteration_space::{Merged, positions_of};
 use crate::kernel::{Index, KernelBuilder};
 use disc_ir::{Dim, Value};
+use disc_kernel_macros::expr;
 
 /// The least and the most elements of a block, roughly: longer pieces of memory are read faster,
 /// but a table has to stay near.
@@ -69,9 +70,9 @@ impl RowBlocking {
     pub(in crate::schedule) fn enter(&self, kb: &mut KernelBuilder, positions: &[Value], at: &mut [Index]) -> [Value; 2] {
         self.around.iter().zip(positions).for_each(|(run, &position)| at[run.axis] = Index::uniform(position));
         let (rows, size) = (kb.dim(&self.rows), kb.dim(&self.run.size));
-        let first = kb.mul(positions[self.around.len()], rows);
-        let stop = kb.add(first, rows);
-        [first, kb.map(disc_ir::OpKind::Minimum, &[stop, size])]
+        let first = expr!(kb, positions[self.around.len()] * rows);
+        let stop = expr!(kb, first + rows);
+        [first, kb.min(stop, size)]
     }
 
     /// Sets the positions of a unit along the runs before those of its block as well.

@@ -15,6 +15,7 @@ use crate::{
     schedule::Group,
 };
 use disc_ir::{DType, Dim, Function, OpKind, TensorType, Value};
+use disc_kernel_macros::expr;
 use disc_passes::{
     analysis::query::Query,
     fusion::space::{Follows, Map, axes_of, regroup},
@@ -148,7 +149,7 @@ impl TransposeTiles {
             // The tail of a row may have vectors of half the lanes.
             let turned = &TransposeTile { square: turned.square.min(elements.lanes), ..turned.clone() };
             let mut fill = |kb: &mut KernelBuilder, from: Value| {
-                let offset = kb.sub(from, first);
+                let offset = expr!(kb, from - first);
                 for column in (0..elements.lanes).step_by(turned.square as usize) {
                     let rows = self.rows(kb, elements, turned, space, ([from, stop], column), at);
                     store_columns(kb, turned, &rows, offset, (column, elements.lanes));
@@ -180,27 +181,26 @@ impl TransposeTiles {
     ) -> Vec<Value> {
         let Index::Affine { base, .. } = at[self.inner.axis] else { panic!("the inner dimension is walked in order") };
         let shift = kb.int(i64::from(column));
-        let mut row = kb.add(base, shift);
+        let mut row = expr!(kb, base + shift);
         let step = kb.dim(&turned.step);
         // Elements beyond the end are read from the last row, and not used.
         let most = elements.mask.map(|_| {
             let last = kb.dim(&(&self.inner.size - 1));
-            row = kb.map(OpKind::Minimum, &[row, last]);
-            kb.sub(last, row)
+            row = kb.min(row, last);
+            expr!(kb, last - row)
         });
         let start = self.start_of(kb, elements, turned, space, [row, from], at);
         let (lanes, buffer) = (turned.square, elements.buffer(turned.part.input));
         let places = |kb: &mut KernelBuilder| -> Vec<Value> {
             let place = |number: u32| {
                 let number = kb.int(i64::from(number));
-                let number = most.map_or(number, |most| kb.map(OpKind::Minimum, &[number, most]));
-                let offset = kb.mul(number, step);
-                kb.add(start, offset)
+                let number = most.map_or(number, |most| kb.min(number, most));
+                expr!(kb, start + number * step)
             };
             (0..lanes).map(place).collect()
         };
-        let (full, left) = (kb.int(i64::from(lanes)), kb.sub(stop, from));
-        let whole = kb.compare("GE", left, full);
+        let (full, left) = (kb.int(i64::from(lanes)), expr!(kb, stop - from));
+        let whole = expr!(kb, left >= full);
         let all = |kb: &mut KernelBuilder| {
             if most.is_none() && kb.known_int(step).is_none() {
                 return load_rows(kb, buffer, start, (step, &turned.step), lanes);
@@ -245,8 +245,7 @@ impl TransposeTiles {
         at: &[Index],
     ) {
         for turned in &self.inputs {
-            let (row, lanes) = (kb.sub(position, first), kb.int(i64::from(elements.lanes)));
-            let index = kb.mul(row, lanes);
+            let index = expr!(kb, (position - first) * int(i64::from(elements.lanes)));
             let found = kb.load(turned.tile, index, elements.lanes, None);
             let computed = kb.convert(found, crate::kernel::compute_dtype(kb.dtype(found)));
             let place = elements.position(kb, space, &turned.shape, at);
@@ -270,11 +269,8 @@ fn step_of(group: &Group<'_>, space: &[Dim], (part, shape): (&Part, &[Vec<usize>
 /// around it: more than there are registers.
 fn load_rows(kb: &mut KernelBuilder, buffer: Value, start: Value, (step, apart): (Value, &Dim), count: u32) -> Vec<Value> {
     let zero = kb.int(0);
-    let [two, three, four] = [2, 3, 4].map(|factor| {
-        let factor = kb.int(factor);
-        kb.mul(step, factor)
-    });
-    let mut from = kb.map(OpKind::Maximum, &[start, zero]);
+    let [two, three, four] = [2, 3, 4].map(|factor| expr!(kb, step * int(factor)));
+    let mut from = kb.max(start, zero);
     let (mut part, mut found) = (buffer, Vec::with_capacity(count as usize));
     for number in (0..count).step_by(4) {
         let elements = apart * i64::from(count - number - 1) + i64::from(count);
@@ -299,10 +295,9 @@ fn store_columns(kb: &mut KernelBuilder, turned: &TransposeTile, rows: &[Value],
     };
     let rows: Vec<Value> = rows.iter().map(|&row| as_type(kb, row, bits)).collect();
     let (length, shift) = (kb.int(i64::from(lanes)), i64::from(column));
-    let start = kb.mul(offset, length);
+    let start = expr!(kb, offset * length);
     for (number, turned_row) in kb.transpose_lanes(&rows).into_iter().enumerate() {
-        let step = kb.int(number as i64 * i64::from(lanes) + shift);
-        let index = kb.add(start, step);
+        let index = expr!(kb, start + int(number as i64 * i64::from(lanes) + shift));
         let value = as_type(kb, turned_row, dtype);
         kb.store(turned.tile, index, value, None);
     }

@@ -4,6 +4,7 @@ use crate::{
     kernel::{Index, KernelBuilder},
 };
 use disc_ir::Value;
+use disc_kernel_macros::expr;
 
 /// Emits `body` for all positions from `low` to below `high`, `lanes` at a time, then with a mask
 /// for the tail unless there is none.
@@ -34,14 +35,11 @@ pub(in crate::schedule) fn row_loop<'e>(
         return vector_loop(kb, elements, [low, high], exact, body);
     }
     let (step, half) = (kb.int(i64::from(lanes)), kb.int(i64::from(lanes / 2)));
-    let length = kb.sub(high, low);
-    let whole = kb.div(length, step);
-    let whole = kb.mul(whole, step);
-    let full = kb.add(low, whole);
+    let full = expr!(kb, low + (high - low) / step * step);
     vector_loop(kb, elements, [low, full], true, body);
     elements.lanes = lanes / 2;
     kb.for_([full, high, half], &[], |kb, base, _| {
-        let left = kb.sub(high, base);
+        let left = expr!(kb, high - base);
         let mask = kb.lane_mask(left, elements.lanes);
         elements.masked(Some(mask), |elements| body(kb, elements, Index::Affine { base, stride: 1 }));
         Vec::new()
@@ -62,19 +60,15 @@ pub(in crate::schedule) fn carrying<'e>(
     let lanes = elements.lanes;
     let step = kb.int(i64::from(lanes));
     let stride = i64::from(lanes > 1);
-    let length = kb.sub(high, low);
-    let whole = kb.div(length, step);
-    let whole = kb.mul(whole, step);
-    let full = kb.add(low, whole);
+    let full = expr!(kb, low + (high - low) / step * step);
     let carried = kb.for_([low, full, step], inits, |kb, base, carried| {
         elements.scoped(|elements| body(kb, elements, Index::Affine { base, stride }, carried))
     });
     if exact || lanes == 1 {
         return carried;
     }
-    let left = kb.sub(high, full);
-    let zero = kb.int(0);
-    let any = kb.compare("GT", left, zero);
+    let left = expr!(kb, high - full);
+    let any = expr!(kb, left > 0);
     let rest = kb.open_if(any);
     let mask = kb.lane_mask(left, lanes);
     let last = elements.masked(Some(mask), |elements| body(kb, elements, Index::Affine { base: full, stride }, &carried));
