@@ -5,7 +5,8 @@ use crate::{
     element::Elements,
     schedule::{Group, Scheduled, Work, common::kernel_frame::KernelFrame, space_of},
 };
-use disc_ir::{Dim, OpKind, Value};
+use disc_ir::{Dim, Value};
+use disc_kernel_macros::expr;
 use disc_passes::fusion::families;
 
 /// Schedules a group over a list of tensors; `None` if it is one family, if only some of its
@@ -34,7 +35,7 @@ pub(super) fn schedule(group: &Group<'_>) -> Option<Scheduled> {
         frame.memory.sources.iter().for_each(|&(input, buffer)| elements.bind(input, buffer));
         let targets: Vec<_> = own.outputs().into_iter().map(|output| frame.memory.at(output)).collect();
         let kb = &mut frame.kb;
-        let exists = kb.compare("LT", range[0], range[1]);
+        let exists = expr!(kb, range[0] < range[1]);
         let open = kb.open_if(exists);
         nest.emit(kb, &mut elements, &targets, range);
         kb.close_if(open);
@@ -51,6 +52,6 @@ fn range_of(frame: &mut KernelFrame<'_>, before: &Dim, count: &Dim) -> [Value; 2
     let [begin, end] = frame.range;
     let kb = &mut frame.kb;
     let (before, count, zero) = (kb.dim(before), kb.dim(count), kb.int(0));
-    let [first, last] = [begin, end].map(|bound| kb.sub(bound, before));
-    [kb.map(OpKind::Maximum, &[first, zero]), kb.map(OpKind::Minimum, &[last, count])]
+    let [first, last] = [begin, end].map(|bound| expr!(kb, bound - before));
+    [kb.max(first, zero), kb.min(last, count)]
 }

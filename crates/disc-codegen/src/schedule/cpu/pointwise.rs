@@ -31,7 +31,8 @@ use crate::{
         },
     },
 };
-use disc_ir::{Dim, OpKind, Value};
+use disc_ir::{Dim, Value};
+use disc_kernel_macros::expr;
 use disc_passes::fusion::{Layout, hoisting::block_axes, line_buffers::LineBuffer, space::Map};
 
 /// The elements of a work unit if all dimensions are one.
@@ -409,7 +410,7 @@ impl<'g> Nest<'g> {
         let [first, stop] = blocks.place(kb, &units.positions, &mut at);
         if self.is_flat() {
             let length = kb.dim(&inner.size);
-            let range = [kb.mul(first, length), kb.mul(stop, length)];
+            let range = [expr!(kb, first * length), expr!(kb, stop * length)];
             read_places(kb, elements, &self.space, gathers, &at);
             self.know(kb, elements, &at, false);
             vector_loop(kb, elements, range, false, &mut |kb, elements, index| {
@@ -481,9 +482,8 @@ impl<'g> Nest<'g> {
             elements.scoped(|elements| {
                 self.know(kb, elements, &at, true);
                 let (size, chunk) = (kb.dim(&inner.size), kb.int(chunk));
-                let low = kb.mul(unit[0], chunk);
-                let stop = kb.add(low, chunk);
-                let high = kb.map(OpKind::Minimum, &[stop, size]);
+                let low = expr!(kb, unit[0] * chunk);
+                let high = expr!(kb, min(low + chunk, size));
                 let exact = self.group.solver.divisible(&inner.size, i64::from(self.lanes));
                 vector_loop(kb, elements, [low, high], exact, &mut |kb, elements, index| {
                     at[inner.axis] = index;
@@ -554,7 +554,7 @@ fn rows_apart(group: &Group<'_>, space: &[Dim], roots: &[(Value, Map)]) -> Vec<b
 fn tile_range(kb: &mut KernelBuilder, run: &Merged, tile: Index) -> [Value; 2] {
     let number = tile.as_uniform().expect("a unit has one position along outer dimensions");
     let (size, length) = (kb.dim(&run.size), kb.int(TILE));
-    let first = kb.mul(number, length);
-    let stop = kb.add(first, length);
-    [first, kb.map(OpKind::Minimum, &[stop, size])]
+    let first = expr!(kb, number * length);
+    let stop = expr!(kb, first + length);
+    [first, kb.min(stop, size)]
 }

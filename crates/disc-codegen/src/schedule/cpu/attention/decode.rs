@@ -22,7 +22,8 @@ use crate::{
         cpu::matmul::{BlockProduct, MatmulPlan, RightForm, RowsOf},
     },
 };
-use disc_ir::{Dim, Function, FunctionKind, OpKind, Solver, TensorType, Value};
+use disc_ir::{Dim, Function, FunctionKind, Solver, TensorType, Value};
+use disc_kernel_macros::expr;
 
 /// The most rows that are few.
 const FEW: i64 = 8;
@@ -174,14 +175,13 @@ impl<'a> Unit<'a> {
     fn part(&mut self, kb: &mut KernelBuilder, number: Value, left: &Left) {
         let plan = self.plan;
         let parts = kb.dim(&plan.parts());
-        let (part, batch) = (kb.rem(number, parts), kb.div(number, parts));
+        let (part, batch) = (expr!(kb, number % parts), expr!(kb, number / parts));
         let (zero, rows) = (kb.int(0), kb.dim(&plan.scores.shape.m.size));
         let place = self.place_at(kb, batch, [zero, rows]);
         self.clear(kb, &place);
         let (columns, step) = (kb.dim(&plan.scores.shape.n.size), kb.int(KEYS));
-        let low = kb.mul(part, step);
-        let high = kb.add(low, step);
-        let high = kb.map(OpKind::Minimum, &[high, columns]);
+        let low = expr!(kb, part * step);
+        let high = expr!(kb, min(low + step, columns));
         let block = RowsOf { left: place.queries, first: zero, height: rows };
         self.scores.run_along_sums(kb, &place.at, place.keys, block, [low, high], low);
         self.exponentials(kb, &place, [zero, rows], low, [low, high]);
@@ -192,19 +192,19 @@ impl<'a> Unit<'a> {
     fn leave(&self, kb: &mut KernelBuilder, number: Value, rows: Value, left: &Left) {
         let (zero, one) = (kb.int(0), kb.int(1));
         let (lanes, width) = (self.plan.scores.tile.lanes, kb.dim(&self.plan.weighted.total_columns()));
-        let start = kb.mul(number, rows);
+        let start = expr!(kb, number * rows);
         kb.for_([zero, rows, one], &[], |kb, row, _| {
-            let there = kb.add(start, row);
+            let there = expr!(kb, start + row);
             for (from, to) in [(self.state.tops, left.tops), (self.state.sums, left.sums)] {
                 let value = kb.load(from, row, 1, None);
                 kb.store(to, there, value, None);
             }
             Vec::new()
         });
-        let (count, start) = (kb.mul(rows, width), kb.mul(start, width));
+        let (count, start) = (expr!(kb, rows * width), expr!(kb, start * width));
         let step = kb.int(i64::from(lanes));
         kb.for_([zero, count, step], &[], |kb, here, _| {
-            let there = kb.add(start, here);
+            let there = expr!(kb, start + here);
             let value = kb.load(self.state.totals, here, lanes, None);
             kb.store(left.totals, there, value, None);
             Vec::new()
@@ -219,14 +219,13 @@ impl<'a> Unit<'a> {
         place_unit(kb, batch, &plan.scores.shape.outer_runs(), &mut at);
         let parts = kb.dim(&plan.parts());
         let place = Place { at, rows: [zero, rows], queries: zero, keys: zero, values: zero, finite: None };
-        let first = kb.mul(batch, parts);
-        let first = kb.mul(first, rows);
+        let first = expr!(kb, batch * parts * rows);
         let mut softmax = self.row_elements(kb, zero, zero);
         let mut weighted = self.weighted.elements();
         weighted.first_site = self.next_site();
         kb.for_([zero, rows, one], &[], |kb, row, _| {
             let at = self.position(&place, row);
-            let start = kb.add(first, row);
+            let start = expr!(kb, first + row);
             let scale = softmax.scoped(|softmax| {
                 let [top, sum] = self.total(kb, softmax, &at, start, left, factors);
                 self.scale(kb, softmax, &at, [top, sum])
@@ -237,15 +236,12 @@ impl<'a> Unit<'a> {
                 let Index::Affine { base, .. } = column else { panic!("a loop counts in steps of one") };
                 let none = kb.zero(plan.scores.compute, elements.lanes);
                 let total = kb.for_([zero, parts, one], &[none], |kb, part, carried| {
-                    let number = kb.mul(part, rows);
-                    let number = kb.add(number, start);
-                    let from = kb.mul(number, width);
-                    let from = kb.add(from, base);
+                    let from = expr!(kb, (part * rows + start) * width + base);
                     let there = kb.load(left.totals, from, elements.lanes, None);
                     let factor = kb.load(factors, part, 1, None);
                     vec![kb.fma(there, factor, carried[0])]
                 });
-                let value = kb.map(OpKind::Multiply, &[total[0], scale]);
+                let value = expr!(kb, total[0] * scale);
                 self.weighted.store(kb, elements, &with_column(&at, column), value);
                 nothing
             });
@@ -269,14 +265,13 @@ impl<'a> Unit<'a> {
         let (zero, one) = (kb.int(0), kb.int(1));
         let (parts, rows) = (kb.dim(&plan.parts()), kb.dim(&plan.scores.shape.m.size));
         let of = |kb: &mut KernelBuilder, part: Value, buffer: Value| {
-            let number = kb.mul(part, rows);
-            let number = kb.add(number, start);
+            let number = expr!(kb, part * rows + start);
             kb.load(buffer, number, 1, None)
         };
         let lowest = kb.float(plan.scores.compute, f64::NEG_INFINITY, 1);
         let top = kb.for_([zero, parts, one], &[lowest], |kb, part, carried| {
             let there = of(kb, part, left.tops);
-            vec![kb.map(OpKind::Maximum, &[carried[0], there])]
+            vec![kb.max(carried[0], there)]
         })[0];
         let shift = self.shift(kb, elements, at, top);
         let nothing = kb.zero(plan.scores.compute, 1);

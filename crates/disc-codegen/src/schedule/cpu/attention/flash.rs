@@ -27,7 +27,8 @@ use crate::{
         cpu::matmul::{BlockProduct, RowsOf, chunk_rows, count_sites, for_row_blocks, merge_sites},
     },
 };
-use disc_ir::{Function, FunctionKind, OpKind, Value};
+use disc_ir::{Function, FunctionKind, Value};
+use disc_kernel_macros::expr;
 
 /// Schedules a group for any number of rows.
 pub(super) fn schedule(group: &Group<'_>, plan: &AttentionPlan, softmax: &Softmax) -> Scheduled {
@@ -73,15 +74,14 @@ impl Unit<'_> {
         let scores = &self.plan.scores;
         let zero = kb.int(0);
         let chunks = kb.dim(&scores.chunks());
-        let (chunk, batch) = (kb.rem(number, chunks), kb.div(number, chunks));
+        let (chunk, batch) = (expr!(kb, number % chunks), expr!(kb, number / chunks));
         let rows = chunk_rows(kb, scores, chunk);
         let mut place = self.place_at(kb, batch, rows);
         place.finite = (!self.masks.is_empty()).then(|| self.is_finite(kb, place.values));
         self.clear(kb, &place);
         let (columns, step) = (kb.dim(&scores.shape.n.size), kb.int(KEYS));
         kb.for_([zero, columns, step], &[], |kb, low, _| {
-            let high = kb.add(low, step);
-            let high = kb.map(OpKind::Minimum, &[high, columns]);
+            let high = expr!(kb, min(low + step, columns));
             self.columns(kb, &place, [low, high]);
             Vec::new()
         });
@@ -95,25 +95,21 @@ impl Unit<'_> {
         let (zero, one, step) = (kb.int(0), kb.int(1), kb.int(i64::from(lanes)));
         let (rows, columns, stride) = (kb.dim(&plan.shape.k.size), kb.dim(&plan.shape.n.size), kb.dim(&plan.shape.k.right));
         let nothing = kb.zero(plan.compute, lanes);
-        let whole = kb.div(columns, step);
-        let whole = kb.mul(whole, step);
-        let left = kb.sub(columns, whole);
+        let whole = expr!(kb, columns / step * step);
+        let left = expr!(kb, columns - whole);
         let mask = kb.lane_mask(left, lanes);
         let sums = kb.for_([zero, rows, one], &[nothing], |kb, row, carried| {
-            let start = kb.mul(row, stride);
-            let start = kb.add(base, start);
+            let start = expr!(kb, base + row * stride);
             let add = |kb: &mut KernelBuilder, column: Value, mask: Option<Value>, sum: Value| {
-                let from = kb.add(start, column);
+                let from = expr!(kb, start + column);
                 let loaded = kb.load(buffer, from, lanes, mask);
-                let loaded = kb.convert(loaded, plan.compute);
-                kb.fma(loaded, nothing, sum)
+                expr!(kb, fma(convert(loaded, plan.compute), nothing, sum))
             };
             let sums = kb.for_([zero, whole, step], carried, |kb, column, carried| vec![add(kb, column, None, carried[0])]);
             kb.for_([whole, columns, step], &sums, |kb, column, carried| vec![add(kb, column, Some(mask), carried[0])])
         });
         let sum = kb.reduce_lanes(sums[0], "add");
-        let nothing = kb.zero(plan.compute, 1);
-        kb.compare("EQ", sum, nothing)
+        expr!(kb, sum == zero(plan.compute, 1))
     }
 
     /// Computes some columns for all rows of the chunk.
@@ -126,7 +122,7 @@ impl Unit<'_> {
         }
         for_row_blocks(kb, &plan.scores, place.rows, |kb, _, [first, height]| {
             let seen = self.seen(kb, place, [first, height], [low, high]);
-            let any = kb.compare("LT", seen[0], seen[1]);
+            let any = expr!(kb, seen[0] < seen[1]);
             let open = kb.open_if(any);
             self.block(kb, place, [first, height], low, seen);
             kb.close_if(open);
@@ -137,14 +133,14 @@ impl Unit<'_> {
     fn panels(&self, kb: &mut KernelBuilder, [low, high]: [Value; 2]) -> [Value; 2] {
         let width = i64::from(self.plan.scores.tile.columns);
         let (width, up) = (kb.int(width), kb.int(width - 1));
-        let end = kb.add(high, up);
-        [kb.div(low, width), kb.div(end, width)]
+        let end = expr!(kb, high + up);
+        [expr!(kb, low / width), expr!(kb, end / width)]
     }
 
     /// Gives the columns that a block of rows may see.
     fn seen(&mut self, kb: &mut KernelBuilder, place: &Place, [first, height]: [Value; 2], columns: [Value; 2]) -> [Value; 2] {
         let Some(finite) = place.finite else { return columns };
-        let end = kb.add(first, height);
+        let end = expr!(kb, first + height);
         let row_axis = self.plan.row_axis();
         let width = i64::from(self.plan.scores.tile.columns);
         let window = VisibleColumns { at: &place.at, row_axis, rows: [first, end], columns, width };
@@ -159,9 +155,7 @@ impl Unit<'_> {
     /// Column `low` is the first that is packed.
     fn block(&mut self, kb: &mut KernelBuilder, place: &Place, [first, height]: [Value; 2], low: Value, seen: [Value; 2]) {
         let plan = self.plan;
-        let stride = kb.dim(&plan.scores.shape.m.left);
-        let offset = kb.mul(first, stride);
-        let left = kb.add(place.queries, offset);
+        let left = expr!(kb, place.queries + first * dim(&plan.scores.shape.m.left));
         let [from, to] = self.panels(kb, seen);
         let [packed, _] = self.panels(kb, [low, low]);
         self.scores.run(kb, &place.at, place.keys, RowsOf { left, first, height }, [from, to, packed], &[low]);
@@ -178,19 +172,18 @@ impl Unit<'_> {
         let mut weighted = self.weighted.elements();
         weighted.first_site = self.next_site();
         kb.for_([place.rows[0], place.rows[1], one], &[], |kb, row, _| {
-            let own = kb.sub(row, place.rows[0]);
+            let own = expr!(kb, row - place.rows[0]);
             let at = self.position(place, row);
             let known = [self.state.tops, self.state.sums].map(|buffer| kb.load(buffer, own, 1, None));
             let scale = rows.scoped(|rows| self.scale(kb, rows, &at, known));
             let scale = kb.widen(scale, weighted.lanes);
-            let width = kb.dim(&plan.weighted.total_columns());
-            let start = kb.mul(own, width);
+            let start = expr!(kb, own * dim(&plan.weighted.total_columns()));
             let columns = kb.dim(&plan.weighted.shape.n.size);
             over_columns(kb, &mut weighted, [zero, columns], zero, &mut |kb, elements, column, nothing| {
                 let Index::Affine { base, .. } = column else { panic!("a loop counts in steps of one") };
-                let from = kb.add(start, base);
+                let from = expr!(kb, start + base);
                 let total = kb.load(self.state.totals, from, elements.lanes, None);
-                let value = kb.map(OpKind::Multiply, &[total, scale]);
+                let value = expr!(kb, total * scale);
                 self.weighted.store(kb, elements, &with_column(&at, column), value);
                 nothing
             });

@@ -9,6 +9,7 @@ use crate::{
     kernel::{Index, KernelBuilder},
 };
 use disc_ir::{DType, Function, Literal, OpKind, Value};
+use disc_kernel_macros::expr;
 use disc_passes::analysis::query::Query;
 
 /// A mask of scores.
@@ -114,12 +115,11 @@ impl VisibleColumns<'_> {
         let (width, [low, high]) = (kb.int(self.width), self.columns);
         let found = kb.for_([low, high, width], &[high, low], |kb, column, carried| {
             let any = elements.scoped(|elements| self.panel(kb, elements, masks, column));
-            let zero = kb.zero(DType::I32, 1);
-            let any = kb.compare("NE", any, zero);
-            let (first, end) = (kb.map(OpKind::Minimum, &[carried[0], column]), kb.add(column, width));
+            let any = expr!(kb, any != zero(DType::I32, 1));
+            let (first, end) = (kb.min(carried[0], column), expr!(kb, column + width));
             vec![kb.select(any, first, carried[0]), kb.select(any, end, carried[1])]
         });
-        [found[0], kb.map(OpKind::Minimum, &[found[1], high])]
+        [found[0], kb.min(found[1], high)]
     }
 
     /// Gives a number that is not zero if any of the rows sees any column of a panel.
@@ -127,15 +127,12 @@ impl VisibleColumns<'_> {
         let lanes = elements.lanes;
         let mut all = kb.zero(DType::I32, lanes);
         for shift in (0..self.width).step_by(lanes as usize) {
-            let shift = kb.int(shift);
-            let base = kb.add(column, shift);
-            let left = kb.sub(self.columns[1], base);
+            let base = expr!(kb, column + int(shift));
+            let left = expr!(kb, self.columns[1] - base);
             let inside = kb.lane_mask(left, lanes);
             let stride = i64::from(lanes > 1);
             let seen = elements.masked(Some(inside), |elements| self.vector(kb, elements, masks, Index::Affine { base, stride }));
-            let zero = kb.zero(DType::I32, lanes);
-            let seen = kb.select(inside, seen, zero);
-            all = kb.map(OpKind::Or, &[all, seen]);
+            all = expr!(kb, all | select(inside, seen, zero(DType::I32, lanes)));
         }
         kb.reduce_lanes(all, "or")
     }
@@ -145,7 +142,7 @@ impl VisibleColumns<'_> {
         let lanes = elements.lanes;
         let ones = kb.constant(Literal::splat_i64(DType::I32, -1), lanes);
         let (one, [first, end]) = (kb.int(1), self.rows);
-        let last = kb.sub(end, one);
+        let last = expr!(kb, end - one);
         let mut seen = ones;
         for mask in masks {
             let row = match mask.widest {
@@ -154,7 +151,7 @@ impl VisibleColumns<'_> {
                 None => continue,
             };
             let here = self.mask(kb, elements, mask, row, column);
-            seen = kb.map(OpKind::And, &[seen, here]);
+            seen = expr!(kb, seen & here);
         }
         let others: Vec<&Mask> = masks.iter().filter(|mask| mask.widest.is_none()).collect();
         if others.is_empty() {
@@ -165,12 +162,12 @@ impl VisibleColumns<'_> {
             let here = elements.scoped(|elements| {
                 others.iter().fold(ones, |all, mask| {
                     let here = self.mask(kb, elements, mask, row, column);
-                    kb.map(OpKind::And, &[all, here])
+                    expr!(kb, all & here)
                 })
             });
-            vec![kb.map(OpKind::Or, &[carried[0], here])]
+            vec![expr!(kb, carried[0] | here)]
         });
-        kb.map(OpKind::And, &[seen, any[0]])
+        expr!(kb, seen & any[0])
     }
 
     /// Gives a mask in a row: all bits, or none.
@@ -181,7 +178,7 @@ impl VisibleColumns<'_> {
         at[self.row_axis + 1] = column;
         let here = elements.element(kb, mask.value, &at);
         let here = kb.widen(here, lanes);
-        let (ones, zero) = (kb.constant(Literal::splat_i64(DType::I32, -1), lanes), kb.zero(DType::I32, lanes));
-        kb.select(here, ones, zero)
+        let ones = kb.constant(Literal::splat_i64(DType::I32, -1), lanes);
+        expr!(kb, select(here, ones, zero(DType::I32, lanes)))
     }
 }

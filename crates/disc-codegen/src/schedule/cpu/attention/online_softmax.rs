@@ -13,7 +13,8 @@ use crate::{
     math::MathFn,
     schedule::{common::vector_loop::carrying, cpu::reduction},
 };
-use disc_ir::{Inst, OpKind, Value};
+use disc_ir::{Inst, Value};
+use disc_kernel_macros::expr;
 
 /// Rows whose lanes are reduced together.
 struct RowGroup<'p> {
@@ -38,11 +39,10 @@ impl<'a> Unit<'a> {
         seen: [Value; 2],
     ) {
         let mut elements = self.row_elements(kb, first, low);
-        let (step, stop) = (kb.int(i64::from(self.rows_at_once())), kb.add(first, height));
+        let (step, stop) = (kb.int(i64::from(self.rows_at_once())), expr!(kb, first + height));
         kb.for_([first, stop, step], &[], |kb, start, _| {
-            let left = kb.sub(stop, start);
-            let count = kb.map(OpKind::Minimum, &[left, step]);
-            let (own, inside) = (kb.sub(start, place.rows[0]), kb.lane_mask(count, self.rows_at_once()));
+            let count = expr!(kb, min(stop - start, step));
+            let (own, inside) = (expr!(kb, start - place.rows[0]), kb.lane_mask(count, self.rows_at_once()));
             self.exponentials_of_rows(kb, &mut elements, &RowGroup { place, first: start, count, own, inside }, seen);
             Vec::new()
         });
@@ -78,7 +78,7 @@ impl<'a> Unit<'a> {
             let shift = kb.load(state.shifts, number, 1, None);
             self.sum(kb, elements, at, seen, shift)
         });
-        let sums = self.of_rows(kb, elements.lanes, |kb, a, b| kb.map(OpKind::Add, &[a, b]));
+        let sums = self.of_rows(kb, elements.lanes, |kb, a, b| expr!(kb, a + b));
         let sums = kb.fma(old_sums, factors, sums);
         kb.store(state.sums, own, sums, inside);
     }
@@ -94,10 +94,10 @@ impl<'a> Unit<'a> {
     ) {
         let (zero, one, width) = (kb.int(0), kb.int(1), kb.int(i64::from(elements.lanes)));
         kb.for_([zero, rows.count, one], &[], |kb, number, _| {
-            let row = kb.add(rows.first, number);
+            let row = expr!(kb, rows.first + number);
             let at = self.position(rows.place, row);
             let lanes = elements.scoped(|elements| body(kb, elements, &at, number));
-            let there = kb.mul(number, width);
+            let there = expr!(kb, number * width);
             kb.store(self.state.lanes, there, lanes, None);
             Vec::new()
         });
@@ -159,11 +159,11 @@ impl<'a> Unit<'a> {
         over_columns(kb, elements, seen, nothing, &mut |kb, elements, column, sum| {
             let at = self.place(kb, elements, softmax.logits, &with_column(at, column));
             let logit = elements.load(kb, self.state.block, &logits, &at);
-            let difference = kb.sub(logit, shift);
+            let difference = expr!(kb, logit - shift);
             let power = self.exponential(kb, difference);
             elements.store(kb, self.state.powers, &logits, &at, power);
             let power = elements.mask.map_or(power, |mask| kb.select(mask, power, nothing));
-            kb.map(OpKind::Add, &[sum, power])
+            expr!(kb, sum + power)
         })
     }
 
@@ -180,11 +180,10 @@ impl<'a> Unit<'a> {
         let (zero, one, own, inside) = (kb.int(0), kb.int(1), rows.own, Some(rows.inside));
         if self.softmax.from_top {
             let (lowest, nothing) = (kb.float(dtype, f64::NEG_INFINITY, lanes), kb.zero(dtype, lanes));
-            let none = kb.compare("EQ", tops, lowest);
-            let shifts = kb.select(none, nothing, tops);
+            let shifts = expr!(kb, select(tops == lowest, nothing, tops));
             kb.store(state.shifts, zero, shifts, None);
             // The exponential of minus infinity, of a row that has seen nothing, is 0.
-            let grown = kb.sub(old_tops, shifts);
+            let grown = expr!(kb, old_tops - shifts);
             let factors = self.exponential(kb, grown);
             kb.store(state.factors, own, factors, inside);
             return factors;
@@ -192,8 +191,8 @@ impl<'a> Unit<'a> {
         // The old maximum is stored where the shift will be: a lane is read before it is written.
         kb.store(state.shifts, zero, old_tops, None);
         kb.for_([zero, rows.count, one], &[], |kb, number, _| {
-            let row = kb.add(rows.first, number);
-            let there = kb.add(own, number);
+            let row = expr!(kb, rows.first + number);
+            let there = expr!(kb, own + number);
             let at = self.position(rows.place, row);
             let [old_top, top] = [(state.shifts, number), (state.tops, there)].map(|(buffer, i)| kb.load(buffer, i, 1, None));
             let shift = self.shift(kb, elements, &at, top);
@@ -222,8 +221,7 @@ impl<'a> Unit<'a> {
             elements.element(kb, self.softmax.shift, &place)
         });
         let (lowest, zero) = (kb.float(dtype, f64::NEG_INFINITY, 1), kb.float(dtype, 0.0, 1));
-        let none = kb.compare("EQ", top, lowest);
-        kb.select(none, zero, shift)
+        expr!(kb, select(top == lowest, zero, shift))
     }
 
     /// Gives the factor of the sum and the totals of a row when its maximum grows; 0 if there are
@@ -237,10 +235,10 @@ impl<'a> Unit<'a> {
     ) -> Value {
         let dtype = self.plan.scores.compute;
         let (lowest, zero) = (kb.float(dtype, f64::NEG_INFINITY, 1), kb.float(dtype, 0.0, 1));
-        let some = kb.compare("NE", old_top, lowest);
+        let some = expr!(kb, old_top != lowest);
         let open = kb.open_if(some);
         let before = self.shift(kb, elements, at, old_top);
-        let grown = kb.sub(before, shift);
+        let grown = expr!(kb, before - shift);
         let factor = self.exponential(kb, grown);
         kb.close_if_giving(open, &[factor], &[zero])[0]
     }
@@ -280,9 +278,8 @@ impl<'a> Unit<'a> {
         let place = self.place(kb, elements, self.softmax.divisor, at);
         let divisor = elements.element(kb, self.softmax.divisor, &place);
         let (one, zero, columns) = (kb.float(dtype, 1.0, 1), kb.int(0), kb.dim(&self.plan.scores.shape.n.size));
-        let scale = kb.map(OpKind::Divide, &[one, divisor]);
-        let none = kb.compare("EQ", columns, zero);
-        kb.select(none, one, scale)
+        let scale = expr!(kb, one / divisor);
+        expr!(kb, select(columns == zero, one, scale))
     }
 }
 
@@ -305,6 +302,5 @@ pub(super) fn over_columns<'e>(
 
 /// Gives the larger of two numbers in each lane; the second if the first is NaN.
 fn greater(kb: &mut KernelBuilder, a: Value, b: Value) -> Value {
-    let above = kb.compare("GT", a, b);
-    kb.select(above, a, b)
+    expr!(kb, select(a > b, a, b))
 }

@@ -20,6 +20,7 @@ use crate::{
     schedule::{Condition::Less, Group, Scheduled, Version, VersionKind},
 };
 use disc_ir::{DType, Dim, Value, fragment::REGISTER_ROWS};
+use disc_kernel_macros::expr;
 
 /// Code for a number of rows that fills a tile.
 pub(super) enum Code {
@@ -65,7 +66,7 @@ impl Unit<'_> {
 
     /// Packs the values of some columns.
     pub(super) fn pack_values(&self, kb: &mut KernelBuilder, place: &Place, [low, high]: [Value; 2]) {
-        let (zero, panels, depth) = (kb.int(0), kb.dim(&self.plan.weighted.panels()), kb.sub(high, low));
+        let (zero, panels, depth) = (kb.int(0), kb.dim(&self.plan.weighted.panels()), expr!(kb, high - low));
         let values = self.values_from(kb, place, low);
         self.weighted.pack_part(kb, &place.at, values, [zero, panels], depth);
     }
@@ -75,8 +76,7 @@ impl Unit<'_> {
     pub(super) fn packed_values(&self, kb: &mut KernelBuilder, number: Value) -> Value {
         let plan = &self.plan.weighted;
         let (size, width) = (kb.int(plan.word_size()), kb.int(i64::from(plan.tile.columns)));
-        let words = kb.div(number, size);
-        kb.mul(words, width)
+        expr!(kb, number / size * width)
     }
 
     /// Ends the exponentials of each row of a block with zeros, up to whole tiles: `end` is the
@@ -88,14 +88,12 @@ impl Unit<'_> {
             return;
         }
         let (zero, one, unit, stride) = (kb.int(0), kb.int(1), kb.int(terms), kb.dim(&self.plan.stride_of_powers()));
-        let over = kb.rem(end, unit);
-        let missing = kb.sub(unit, over);
-        let is_whole = kb.compare("EQ", over, zero);
-        let rows = kb.select(is_whole, zero, height);
+        let over = expr!(kb, end % unit);
+        let missing = expr!(kb, unit - over);
+        let rows = expr!(kb, select(over == zero, zero, height));
         let (nothing, mask) = (kb.zero(plan.rows_dtype(), terms as u32), kb.lane_mask(missing, terms as u32));
         kb.for_([zero, rows, one], &[], |kb, row, _| {
-            let start = kb.mul(row, stride);
-            let place = kb.add(start, end);
+            let place = expr!(kb, row * stride + end);
             kb.store(self.state.powers, place, nothing, Some(mask));
             Vec::new()
         });

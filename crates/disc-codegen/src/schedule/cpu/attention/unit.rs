@@ -13,6 +13,7 @@ use crate::{
     },
 };
 use disc_ir::{Dim, TensorType, Value};
+use disc_kernel_macros::expr;
 use std::collections::HashMap;
 
 /// Task memory of a unit: of each row of its chunk the maximum, the sum, the factor of its totals,
@@ -108,7 +109,7 @@ impl<'a> Unit<'a> {
     pub(super) fn clear(&self, kb: &mut KernelBuilder, place: &Place) {
         let (dtype, lanes) = (self.plan.scores.compute, self.plan.scores.tile.lanes);
         let (zero, one, step) = (kb.int(0), kb.int(1), kb.int(i64::from(lanes)));
-        let count = kb.sub(place.rows[1], place.rows[0]);
+        let count = expr!(kb, place.rows[1] - place.rows[0]);
         let (lowest, nothing) = (kb.float(dtype, f64::NEG_INFINITY, 1), kb.float(dtype, 0.0, 1));
         kb.for_([zero, count, one], &[], |kb, row, _| {
             kb.store(self.state.tops, row, lowest, None);
@@ -122,8 +123,7 @@ impl<'a> Unit<'a> {
             kb.store(self.state.lanes, place, none, None);
             Vec::new()
         });
-        let width = kb.dim(&self.plan.weighted.total_columns());
-        let elements = kb.mul(count, width);
+        let elements = expr!(kb, count * dim(&self.plan.weighted.total_columns()));
         let nothing = kb.float(dtype, 0.0, lanes);
         kb.for_([zero, elements, step], &[], |kb, place, _| {
             kb.store(self.state.totals, place, nothing, None);
@@ -138,16 +138,16 @@ impl<'a> Unit<'a> {
     /// Adds the product of a block of exponentials with the values to the totals.
     pub(super) fn weigh(&self, kb: &mut KernelBuilder, place: &Place, [first, height]: [Value; 2], low: Value, seen: [Value; 2]) {
         let plan = self.plan;
-        let (zero, own) = (kb.int(0), kb.sub(first, place.rows[0]));
-        let left = kb.sub(seen[0], low);
+        let (zero, own) = (kb.int(0), expr!(kb, first - place.rows[0]));
+        let left = expr!(kb, seen[0] - low);
         let values = if plan.weighted.keeps_tiles() {
-            let end = kb.sub(seen[1], low);
+            let end = expr!(kb, seen[1] - low);
             self.end_powers(kb, height, end);
             self.packed_values(kb, left)
         } else {
             self.values_from(kb, place, seen[0])
         };
-        let depth = kb.sub(seen[1], seen[0]);
+        let depth = expr!(kb, seen[1] - seen[0]);
         let columns = kb.dim(&plan.weighted.panels());
         let rows = RowsOf { left, first: own, height };
         let more = [depth, self.state.totals, self.state.factors];
@@ -156,9 +156,7 @@ impl<'a> Unit<'a> {
 
     /// Gives the start of the values of a column in memory.
     pub(super) fn values_from(&self, kb: &mut KernelBuilder, place: &Place, column: Value) -> Value {
-        let down = kb.dim(&self.plan.weighted.shape.k.right);
-        let offset = kb.mul(column, down);
-        kb.add(place.values, offset)
+        expr!(kb, place.values + column * dim(&self.plan.weighted.shape.k.right))
     }
 
     /// Rows whose lanes are reduced together: each is then a lane of one vector.

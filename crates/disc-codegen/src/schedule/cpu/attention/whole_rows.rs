@@ -17,6 +17,7 @@ use crate::{
     },
 };
 use disc_ir::{Function, FunctionKind, Value};
+use disc_kernel_macros::expr;
 use std::collections::HashMap;
 
 /// Schedules a group with any function of rows.
@@ -67,7 +68,7 @@ fn kernel(
     kb.for_([begin, end, one], &[], |kb, unit, _| {
         let mut at = vec![Index::uniform(zero); plan.rows.domain.len()];
         let chunks = kb.dim(&plan.scores.chunks());
-        let (chunk, batch) = (kb.rem(unit, chunks), kb.div(unit, chunks));
+        let (chunk, batch) = (expr!(kb, unit % chunks), expr!(kb, unit / chunks));
         place_unit(kb, batch, &plan.scores.shape.outer_runs(), &mut at);
         let ([queries, keys], [_, values]) = (first.bases(kb, &at), last.bases(kb, &at));
         let [score_panels, panels] = [&plan.scores, &plan.weighted].map(|product| kb.dim(&product.panels()));
@@ -75,13 +76,11 @@ fn kernel(
         last.pack(kb, &at, values, [zero, panels]);
         let rows = chunk_rows(kb, &plan.scores, chunk);
         for_row_blocks(kb, &plan.scores, rows, |kb, _, [start, height]| {
-            let stride = kb.dim(&plan.scores.shape.m.left);
-            let offset = kb.mul(start, stride);
-            let left = kb.add(queries, offset);
+            let left = expr!(kb, queries + start * dim(&plan.scores.shape.m.left));
             first.run(kb, &at, keys, RowsOf { left, first: start, height }, [zero, score_panels, zero], &[zero]);
             let stride = kb.dim(&plan.stride());
             elements.hold_rows(block, RowBlock { axis: plan.row_axis(), first: start, column: zero, stride });
-            let stop = kb.add(start, height);
+            let stop = expr!(kb, start + height);
             kb.for_([start, stop, one], &[], |kb, row, _| {
                 elements.scoped(|elements| {
                     let mut here = at.clone();

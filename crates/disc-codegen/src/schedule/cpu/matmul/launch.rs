@@ -18,6 +18,7 @@ use crate::{
     },
 };
 use disc_ir::{Dim, FunctionKind, Inst, Value};
+use disc_kernel_macros::expr;
 use std::collections::HashMap;
 
 /// Schedules a group of products, or says why it cannot.
@@ -107,14 +108,14 @@ fn launch(group: &Group<'_>, plans: &[MatmulPlan]) -> Scheduled {
     let (one, none) = (kb.int(1), kb.int(-1));
     let packed: &[Value] = if plans[0].left.is_packed() { &[none] } else { &[] };
     kb.for_([begin, end, one], packed, |kb, unit, packed| {
-        let (column, rest) = (kb.rem(unit, per_row), kb.div(unit, per_row));
-        let (chunk, batch) = (kb.rem(rest, chunks), kb.div(rest, chunks));
+        let (column, rest) = (expr!(kb, unit % per_row), expr!(kb, unit / per_row));
+        let (chunk, batch) = (expr!(kb, rest % chunks), expr!(kb, rest / chunks));
         let mut at = vec![Index::uniform(kb.int(0)); plans[0].shape.rank];
         place_unit(kb, batch, &plans[0].shape.outer_runs(), &mut at);
         let rows = partition::chunk_rows(kb, &plans[0], chunk);
         // Units of one chunk follow one another: the first packs its rows for all.
         for &before in packed {
-            let is_new = kb.compare("NE", before, rest);
+            let is_new = expr!(kb, before != rest);
             let open = kb.open_if(is_new);
             let Part { plan, operands, elements, .. } = &mut parts[0];
             pack::compute_rows(kb, plan, operands, elements, &at, rows);
@@ -139,13 +140,13 @@ fn choose_part(kb: &mut KernelBuilder, group: &Group<'_>, parts: &mut [Part<'_>]
         return panels(kb, group, part, at, rows, unit);
     }
     let limit = kb.dim(&part.plan.column_units(group.target));
-    let less = kb.compare("LT", unit, limit);
+    let less = expr!(kb, unit < limit);
     let here = |kb: &mut KernelBuilder| {
         panels(kb, group, part, at, rows, unit);
         Vec::new()
     };
     let there = |kb: &mut KernelBuilder| {
-        let rest = kb.sub(unit, limit);
+        let rest = expr!(kb, unit - limit);
         choose_part(kb, group, others, at, rows, rest);
         Vec::new()
     };

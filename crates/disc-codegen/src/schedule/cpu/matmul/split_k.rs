@@ -15,7 +15,8 @@ use crate::{
     kernel::{Index, KernelBuilder, Site},
     schedule::{Group, Launch, Scheduled, Version, VersionKind, Workspace, aligned_bytes, common::kernel_frame::GroupMemory},
 };
-use disc_ir::{Dim, Function, FunctionKind, OpKind, Value};
+use disc_ir::{Dim, Function, FunctionKind, Value};
+use disc_kernel_macros::expr;
 
 /// Gives the version of a group that splits the sums of its product, if it has one product that may
 /// have few units.
@@ -47,8 +48,8 @@ fn add_parts(group: &Group<'_>, plan: &MatmulPlan, workspace: &Workspace) -> Sch
     let operands = Operands::new(&mut kb, plan, inputs, Vec::new(), &mut |kb, _, tensor| kb.scratch(tensor));
     let (one, count, panels) = (kb.int(1), kb.int(PARTS), kb.dim(&plan.panels()));
     kb.for_([begin, end, one], &[], |kb, unit, _| {
-        let (part, rest) = (kb.rem(unit, count), kb.div(unit, count));
-        let (panel, chunk) = (kb.rem(rest, panels), kb.div(rest, panels));
+        let (part, rest) = (expr!(kb, unit % count), expr!(kb, unit / count));
+        let (panel, chunk) = (expr!(kb, rest % panels), expr!(kb, rest / panels));
         let rows = partition::chunk_rows(kb, plan, chunk);
         add_part(kb, (&named, plan), (&operands, parts), part, panel, rows);
         Vec::new()
@@ -72,31 +73,23 @@ fn add_part(
     rows: [Value; 2],
 ) {
     let (step, sums) = (kb.dim(&plan.split_step()), kb.dim(&plan.shape.k.size));
-    let low = kb.mul(part, step);
-    let low = kb.map(OpKind::Minimum, &[low, sums]);
-    let high = kb.add(low, step);
-    let high = kb.map(OpKind::Minimum, &[high, sums]);
-    let depth = kb.sub(high, low);
+    let low = expr!(kb, min(part * step, sums));
+    let depth = expr!(kb, min(low + step, sums) - low);
     let (width, left_step) = (kb.int(i64::from(plan.tile.columns)), kb.dim(&plan.shape.k.left));
-    let column = kb.mul(panel, width);
-    let left = kb.mul(low, left_step);
+    let column = expr!(kb, panel * width);
+    let left = expr!(kb, low * left_step);
     let right = match plan.right.form {
         RightForm::Panels => {
-            let first = kb.mul(panel, sums);
-            let line = kb.add(first, low);
-            kb.mul(line, width)
+            expr!(kb, (panel * sums + low) * width)
         }
         _ => {
-            let stride = kb.dim(&plan.shape.k.right);
-            let line = kb.mul(low, stride);
-            kb.add(line, column)
+            expr!(kb, low * dim(&plan.shape.k.right) + column)
         }
     };
-    let size = kb.dim(&(&plan.shape.m.size * &plan.shape.n.size));
-    let (from, zero, row_stride) = (kb.mul(part, size), kb.int(0), kb.dim(&plan.shape.m.left));
+    let (from, zero, row_stride) =
+        (expr!(kb, part * dim(&(&plan.shape.m.size * &plan.shape.n.size))), kb.int(0), kb.dim(&plan.shape.m.left));
     partition::for_row_blocks(kb, plan, rows, |kb, block, [first, height]| {
-        let offset = kb.mul(first, row_stride);
-        let left = kb.add(left, offset);
+        let left = expr!(kb, left + first * row_stride);
         let mut arguments = operands.arguments();
         arguments.extend([left, right, first, column, block, zero, depth, parts, from]);
         call(kb, group, plan, &arguments, column, height);
@@ -111,8 +104,7 @@ fn call(kb: &mut KernelBuilder, group: &Group<'_>, plan: &MatmulPlan, arguments:
     match plan.block_sources(group.target)[..] {
         [whole, edge] => {
             let (width, columns) = (kb.int(i64::from(plan.tile.columns)), kb.dim(&plan.shape.n.size));
-            let end = kb.add(column, width);
-            let is_whole = kb.compare("LE", end, columns);
+            let is_whole = expr!(kb, column + width <= columns);
             let then = |kb: &mut KernelBuilder| {
                 run(kb, whole);
                 Vec::new()
@@ -142,17 +134,17 @@ fn sums(group: &Group<'_>, plan: &MatmulPlan, workspace: &Workspace) -> (Functio
     let (zero, one, width, vector) = (kb.int(0), kb.int(1), kb.dim(&plan.shape.n.size), kb.int(i64::from(lanes)));
     let part_size = kb.dim(&(&plan.shape.m.size * &plan.shape.n.size));
     kb.for_([begin, end, one], &[], |kb, row, _| {
-        let start = kb.mul(row, width);
+        let start = expr!(kb, row * width);
         kb.for_([zero, width, vector], &[], |kb, column, _| {
-            let left = kb.sub(width, column);
+            let left = expr!(kb, width - column);
             let mask = kb.lane_mask(left, lanes);
-            let first = kb.add(start, column);
+            let first = expr!(kb, start + column);
             let mut sum = kb.load(parts, first, lanes, Some(mask));
             let mut here = first;
             for _ in 1..PARTS {
-                here = kb.add(here, part_size);
+                here = expr!(kb, here + part_size);
                 let part = kb.load(parts, here, lanes, Some(mask));
-                sum = kb.map(OpKind::Add, &[sum, part]);
+                sum = expr!(kb, sum + part);
             }
             let mut at = vec![Index::uniform(zero); plan.shape.rank];
             if let Some(axis) = plan.shape.m.dim {

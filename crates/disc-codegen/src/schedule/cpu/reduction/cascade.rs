@@ -19,7 +19,8 @@ use crate::{
     },
     schedule::common::iteration_space::Merged,
 };
-use disc_ir::{Dim, OpKind, Value};
+use disc_ir::{Dim, Value};
+use disc_kernel_macros::expr;
 
 /// The steps of an accumulator before it is added to the subtotal, and the blocks of a subtotal.
 const CHAIN: i64 = 16;
@@ -218,8 +219,7 @@ impl<'u, 'g> Cascade<'u, 'g> {
         let block = kb.dim(block);
         let [low, high] = ranges[place];
         kb.for_([low, high, block], carried, |kb, from, carried| {
-            let end = kb.add(from, block);
-            let end = kb.map(OpKind::Minimum, &[end, high]);
+            let end = expr!(kb, min(from + block, high));
             let mut ranges = ranges.clone();
             ranges[place] = [from, end];
             elements.scoped(|elements| body(kb, elements, ranges, carried))
@@ -303,7 +303,7 @@ impl<'u, 'g> Cascade<'u, 'g> {
                 Combine::Plain(_) if self.is_sum(reduction) => {
                     let (sum, rest) = two_sum(kb, total, value);
                     let before = *lost.next().expect("each sum has its rounding error");
-                    kept.push(kb.map(OpKind::Add, &[before, rest]));
+                    kept.push(expr!(kb, before + rest));
                     sum
                 }
                 Combine::Plain(monoid) => monoid.apply(kb, total, value),

@@ -33,6 +33,7 @@ use crate::{
     target::CpuModel,
 };
 use disc_ir::{Dim, OpKind, TensorType, Value};
+use disc_kernel_macros::expr;
 use disc_passes::fusion::space::regroup;
 pub use plan::ReductionSchedule;
 pub(in crate::schedule) use plan::{Along, Combine, Placed, Reduction};
@@ -153,8 +154,8 @@ impl Shape {
         match self.kept.last() {
             Some(last) if self.width() > 1 => {
                 let tile = at[last.axis].as_uniform().expect("a unit has one position along each kept dimension");
-                let (size, step) = (kb.dim(&last.size), kb.int(self.width()));
-                let base = kb.mul(tile, step);
+                let size = kb.dim(&last.size);
+                let base = expr!(kb, tile * int(self.width()));
                 let is_full = unit.group.solver.divisible(&last.size, self.width());
                 self.beside(unit, kb, elements, (last.axis, [base, size], is_full), at);
             }
@@ -182,7 +183,7 @@ impl Shape {
             let column = |n: i64| {
                 let offset = kb.int(n * lanes);
                 let mut at = at.clone();
-                at[axis] = Index::Affine { base: kb.add(from, offset), stride };
+                at[axis] = Index::Affine { base: expr!(kb, from + offset), stride };
                 at
             };
             (0..count).map(column).collect()
@@ -191,8 +192,7 @@ impl Shape {
             let all = columns(kb, count, base);
             return unit.run(kb, elements, all);
         }
-        let end = kb.add(base, step);
-        let full = kb.compare("LE", end, size);
+        let full = expr!(kb, base + step <= size);
         let shared = std::cell::RefCell::new((unit, elements));
         let at_once = |kb: &mut KernelBuilder| {
             let (unit, elements) = &mut *shared.borrow_mut();
@@ -205,7 +205,7 @@ impl Shape {
             let one_column = kb.int(lanes);
             kb.for_([base, size, one_column], &[], |kb, from, _| {
                 let only = columns(kb, 1, from);
-                let left = kb.sub(size, from);
+                let left = expr!(kb, size - from);
                 let mask = (lanes > 1).then(|| kb.lane_mask(left, lanes as u32));
                 elements.masked(mask, |elements| unit.run(kb, elements, only));
                 Vec::new()

@@ -20,6 +20,7 @@ use crate::{
     },
 };
 use disc_ir::{Attr, Builder, Dim, Function, FunctionKind, Inst, OpKind, Solver, TensorType, Type, Value};
+use disc_kernel_macros::expr;
 use std::{collections::HashMap, sync::Arc};
 
 /// The number of parts of a row.
@@ -161,11 +162,9 @@ pub(super) fn part_kernel(group: &Group<'_>, plan: &ReductionSchedule, shape: &S
         let [part, positions @ ..] = positions else { unreachable!("a unit has a part") };
         elements.scoped(|elements| {
             let (size, length, rows) = (kb.dim(run), kb.dim(&length), kb.dim(kept));
-            let low = kb.mul(*part, length);
-            let low = kb.map(OpKind::Minimum, &[low, size]);
-            let high = kb.add(low, length);
-            let high = kb.map(OpKind::Minimum, &[high, size]);
-            let offset = kb.mul(*part, rows);
+            let low = expr!(kb, min(*part * length, size));
+            let high = expr!(kb, min(low + length, size));
+            let offset = expr!(kb, *part * rows);
             unit.part = Some(Part { range: [low, high], offset, phase, buffers: buffers.clone(), kept: kept_in.clone() });
             shape.run(&mut unit, kb, elements, positions);
         });

@@ -15,6 +15,7 @@ use crate::{
     },
 };
 use disc_ir::{Dim, TensorType, Value};
+use disc_kernel_macros::expr;
 use disc_passes::fusion::space::map_along;
 
 /// Rows that are walked in blocks.
@@ -195,7 +196,7 @@ impl Table {
         let mut parts: Vec<(Index, Dim)> = Vec::new();
         if let (Some((axis, rows)), Some(first)) = (&self.block, first) {
             let Index::Affine { base, stride } = at[*axis] else { panic!("rows are walked in order") };
-            parts.push((Index::Affine { base: kb.sub(base, first), stride }, rows.clone()));
+            parts.push((Index::Affine { base: expr!(kb, base - first), stride }, rows.clone()));
         }
         parts.extend(self.runs.iter().map(|run| (at[run.axis], run.size.clone())));
         elements.join(kb, &parts)

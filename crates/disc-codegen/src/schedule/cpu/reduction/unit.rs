@@ -21,6 +21,7 @@ use crate::{
     },
 };
 use disc_ir::{Dim, TensorType, Value};
+use disc_kernel_macros::expr;
 
 /// A position of the space for each column.
 pub(super) type Columns = Vec<Vec<Index>>;
@@ -318,14 +319,13 @@ impl Unit<'_> {
         let joined = elements.join(kb, &parts);
         let Index::Affine { base, .. } = joined else { panic!("reduced dimensions are walked in order") };
         if self.along == Along::Reduced {
-            let (row, length) = (kb.int(copy as i64), kb.dim(&self.plan.row_length()));
-            let start = kb.mul(length, row);
-            return kb.add(start, base);
+            let row = kb.int(copy as i64);
+            let start = expr!(kb, dim(&self.plan.row_length()) * row);
+            return expr!(kb, start + base);
         }
         let (width, offset) = (i64::from(self.copies) * i64::from(elements.lanes), copy as i64 * i64::from(elements.lanes));
         let (width, offset) = (kb.int(width), kb.int(offset));
-        let start = kb.mul(base, width);
-        kb.add(start, offset)
+        expr!(kb, base * width + offset)
     }
 
     /// Emits loops over the positions of reduced runs, of the first ones in `ranges`. `body` gets
@@ -379,7 +379,7 @@ impl Unit<'_> {
         let at = |kb: &mut KernelBuilder, row: &[Index], from: Value, n: i64| {
             let offset = kb.int(n * lanes);
             let mut at = row.to_vec();
-            at[run.axis] = Index::Affine { base: kb.add(from, offset), stride };
+            at[run.axis] = Index::Affine { base: expr!(kb, from + offset), stride };
             at
         };
         if copies == 1 {
@@ -391,10 +391,7 @@ impl Unit<'_> {
             });
         }
         let (step, vector) = (kb.int(lanes * copies), kb.int(lanes));
-        let length = kb.sub(high, low);
-        let whole = kb.div(length, step);
-        let whole = kb.mul(whole, step);
-        let full = kb.add(low, whole);
+        let full = expr!(kb, low + (high - low) / step * step);
         let carried = kb.for_([low, full, step], carried, |kb, from, carried| {
             elements.scoped(|elements| {
                 let places = columns.iter().flat_map(|row| (0..copies).map(move |n| (row, n)));
@@ -408,7 +405,7 @@ impl Unit<'_> {
         let exact = lanes == 1 || self.group.solver.divisible(&run.size, lanes);
         kb.for_([full, high, vector], &carried, |kb, from, carried| {
             let mask = (!exact).then(|| {
-                let left = kb.sub(high, from);
+                let left = expr!(kb, high - from);
                 kb.lane_mask(left, lanes as u32)
             });
             elements.masked(mask, |elements| {
@@ -465,8 +462,7 @@ impl Unit<'_> {
         let mut store_single = |kb: &mut KernelBuilder| columns.iter().for_each(|at| self.store(kb, elements, &single, at));
         let Some(part) = &self.part else { return store_single(kb) };
         // One part of each row stores them.
-        let zero = kb.int(0);
-        let is_first = kb.compare("EQ", part.range[0], zero);
+        let is_first = expr!(kb, part.range[0] == 0);
         let first = |kb: &mut KernelBuilder| {
             store_single(kb);
             Vec::new()

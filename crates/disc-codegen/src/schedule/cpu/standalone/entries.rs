@@ -5,6 +5,7 @@
 //! that the sort is stable.
 use crate::{kernel::KernelBuilder, schedule::common::kernel_frame::KernelFrame};
 use disc_ir::{DType, Dim, Literal, OpKind, TensorType, Value};
+use disc_kernel_macros::expr;
 
 /// The most entries per lane of a vector that are sorted by counting.
 const FEW_PER_LANE: i64 = 24;
@@ -96,7 +97,7 @@ impl Entries {
             None => {
                 let (wide, shift) = (kb.convert(key, DType::I64), kb.int(32));
                 let high = kb.map(OpKind::ShiftLeft, &[wide, shift]);
-                let both = kb.map(OpKind::Or, &[high, place]);
+                let both = expr!(kb, high | place);
                 kb.store(self.keys, at, both, mask);
             }
         }
@@ -110,8 +111,8 @@ impl Entries {
                 kb.convert(found, kb.index_type())
             }
             None => {
-                let (both, low) = (kb.load(self.keys, at, lanes, mask), kb.int((1 << 32) - 1));
-                kb.and(both, low)
+                let both = kb.load(self.keys, at, lanes, mask);
+                expr!(kb, both & int((1 << 32) - 1))
             }
         }
     }
@@ -131,8 +132,8 @@ impl Entries {
     pub(super) fn move_to_start(&self, kb: &mut KernelBuilder, from: Value, count: Value) {
         let (zero, step) = (kb.int(0), kb.int(self.lanes.into()));
         kb.for_([zero, count, step], &[], |kb, at, _| {
-            let left = kb.sub(count, at);
-            let (mask, source) = (kb.lane_mask(left, self.lanes), kb.add(from, at));
+            let left = expr!(kb, count - at);
+            let (mask, source) = (kb.lane_mask(left, self.lanes), expr!(kb, from + at));
             for buffer in [Some(self.keys), self.places].into_iter().flatten() {
                 let moved = kb.load(buffer, source, self.lanes, Some(mask));
                 kb.store(buffer, at, moved, Some(mask));
@@ -143,8 +144,7 @@ impl Entries {
 
     /// Sorts the first `count` entries; returns their position afterwards.
     pub(super) fn sort(&self, kb: &mut KernelBuilder, count: Value) -> Value {
-        let few = kb.int(FEW_PER_LANE * i64::from(self.lanes) + 64);
-        let is_short = kb.compare("LE", count, few);
+        let is_short = expr!(kb, count <= int(FEW_PER_LANE * i64::from(self.lanes) + 64));
         let by_counting = |kb: &mut KernelBuilder| {
             self.count_before(kb, count);
             vec![self.room]
@@ -162,10 +162,8 @@ impl Entries {
         };
         let select = |kb: &mut KernelBuilder| {
             let (few, one) = (kb.int(FEW_SORTED), kb.int(1));
-            let (many, some, less) =
-                (kb.compare("GT", count, few), kb.compare("GE", wanted, one), kb.compare("LT", wanted, count));
-            let pays = kb.and(many, some);
-            let pays = kb.and(pays, less);
+            let (many, some, less) = (expr!(kb, count > few), expr!(kb, wanted >= one), expr!(kb, wanted < count));
+            let pays = expr!(kb, many & some & less);
             let left = kb.if_(
                 pays,
                 |kb| {
@@ -177,9 +175,7 @@ impl Entries {
             vec![self.sort(kb, left[0])]
         };
         let (share, most) = (kb.int(LEAST_SHARE), kb.int(FEW_WANTED));
-        let work = kb.mul(wanted, share);
-        let (is_little, are_few) = (kb.compare("LE", work, count), kb.compare("LE", wanted, most));
-        let is_little = kb.and(is_little, are_few);
+        let is_little = expr!(kb, (wanted * share <= count) & (wanted <= most));
         kb.if_(is_little, one_by_one, select)[0]
     }
 
@@ -192,19 +188,17 @@ impl Entries {
         kb.for_([zero, wanted, one], &[start], |kb, number, bound| {
             let nothing = kb.widen(none, self.lanes);
             let least = kb.for_([zero, count, step], &[nothing], |kb, at, least| {
-                let left = kb.sub(count, at);
+                let left = expr!(kb, count - at);
                 let mask = kb.lane_mask(left, self.lanes);
                 let found = kb.load(self.keys, at, self.lanes, Some(mask));
-                let (above, smaller) = (kb.compare("GE", found, bound[0]), kb.compare("LT", found, least[0]));
-                let better = kb.and(above, smaller);
-                let better = kb.and(better, mask);
+                let better = expr!(kb, (found >= bound[0]) & (found < least[0]) & mask);
                 vec![kb.select(better, found, least[0])]
             });
             let least = kb.reduce_lanes(least[0], "minimum");
-            let at = kb.add(self.room, number);
+            let at = expr!(kb, self.room + number);
             kb.store(self.keys, at, least, None);
             // No two entries are equal, and none is the greatest number: positions have 31 bits.
-            vec![kb.add(least, one)]
+            vec![expr!(kb, least + one)]
         });
     }
 
@@ -212,14 +206,13 @@ impl Entries {
     fn count_before(&self, kb: &mut KernelBuilder, count: Value) {
         let lanes = i64::from(self.lanes);
         let (zero, block, one) = (kb.int(0), kb.int(lanes * COUNTED), kb.int(lanes));
-        let blocks = kb.div(count, block);
-        let full = kb.mul(blocks, block);
+        let full = expr!(kb, count / block * block);
         kb.for_([zero, full, block], &[], |kb, base, _| {
             self.rank(kb, count, base, COUNTED, None);
             Vec::new()
         });
         kb.for_([full, count, one], &[], |kb, base, _| {
-            let left = kb.sub(count, base);
+            let left = expr!(kb, count - base);
             let mask = kb.lane_mask(left, self.lanes);
             self.rank(kb, count, base, 1, Some(mask));
             Vec::new()
@@ -231,12 +224,11 @@ impl Entries {
     fn rank(&self, kb: &mut KernelBuilder, count: Value, base: Value, vectors: i64, mask: Option<Value>) {
         let mut mine = Vec::new();
         for vector in 0..vectors {
-            let step = kb.int(vector * i64::from(self.lanes));
-            let at = kb.add(base, step);
+            let at = expr!(kb, base + int(vector * i64::from(self.lanes)));
             let key = kb.load(self.keys, at, self.lanes, mask);
             let place = self.places.map(|places| kb.load(places, at, self.lanes, mask));
             let numbers = kb.lane_numbers(self.lanes);
-            mine.push(Counted { key, place, number: kb.add(at, numbers) });
+            mine.push(Counted { key, place, number: expr!(kb, at + numbers) });
         }
         let (zero, none) = (kb.int(0), kb.zero(kb.index_type(), self.lanes));
         let mut ranks = vec![none; mine.len()];
@@ -244,15 +236,13 @@ impl Entries {
             // Keys of 32 bits carry their position: no two are equal.
             ranks = self.count(kb, [zero, count], &mine, ranks, Ties::None);
         } else {
-            let length = kb.int(vectors * i64::from(self.lanes));
-            let end = kb.add(base, length);
-            let end = kb.map(OpKind::Minimum, &[end, count]);
+            let end = expr!(kb, min(base + int(vectors * i64::from(self.lanes)), count));
             ranks = self.count(kb, [zero, base], &mine, ranks, Ties::Before);
             ranks = self.count(kb, [base, end], &mine, ranks, Ties::ByNumber);
             ranks = self.count(kb, [end, count], &mine, ranks, Ties::None);
         }
         for (Counted { key, place, .. }, rank) in mine.into_iter().zip(ranks) {
-            let at = kb.add(rank, self.room);
+            let at = expr!(kb, rank + self.room);
             kb.store(self.keys, at, key, mask);
             if let (Some(places), Some(place)) = (self.places, place) {
                 kb.store(places, at, place, mask);
@@ -276,12 +266,10 @@ impl Entries {
             for (entry, &rank) in mine.iter().zip(ranks) {
                 let mut before = kb.compare(if ties == Ties::Before { "LE" } else { "LT" }, other, entry.key);
                 if ties == Ties::ByNumber {
-                    let (equal, earlier) = (kb.compare("EQ", other, entry.key), kb.compare("LT", j, entry.number));
-                    let tie = kb.and(equal, earlier);
-                    before = kb.map(OpKind::Or, &[before, tie]);
+                    before = expr!(kb, before | ((other == entry.key) & (j < entry.number)));
                 }
                 let step = kb.convert(before, kb.index_type());
-                next.push(kb.add(rank, step));
+                next.push(expr!(kb, rank + step));
             }
             next
         })
@@ -290,9 +278,8 @@ impl Entries {
     /// A digit of an entry: its position among the counts of all digits' bins. `last` is the digit
     /// with the sign, which counts in reverse.
     fn digit(&self, kb: &mut KernelBuilder, entry: Value, shift: Value, last: Value) -> Value {
-        let (shifted, low) = (kb.map(OpKind::ShiftRightLogical, &[entry, shift]), kb.int(BINS - 1));
-        let digit = kb.and(shifted, low);
-        kb.map(OpKind::Xor, &[digit, last])
+        let shifted = kb.map(OpKind::ShiftRightLogical, &[entry, shift]);
+        expr!(kb, (shifted & int(BINS - 1)) ^ last)
     }
 
     /// Sorts the first `count` entries, one digit after another, in as many passes as there are
@@ -303,18 +290,16 @@ impl Entries {
         let sorted = kb.for_([zero, digits, one], &[zero, self.room], |kb, pass, halves| {
             let (from, to) = (halves[0], halves[1]);
             let (bins, bits, first_bit) = (kb.int(BINS), kb.int(DIGIT_BITS), kb.int(self.key_shift()));
-            let table = kb.mul(pass, bins);
-            let shift = kb.mul(pass, bits);
-            let shift = kb.add(shift, first_bit);
+            let table = expr!(kb, pass * bins);
+            let shift = expr!(kb, pass * bits + first_bit);
             let (top, half) = (kb.int(self.digits() - 1), kb.int(BINS / 2));
-            let is_top = kb.compare("EQ", pass, top);
-            let sign = kb.select(is_top, half, zero);
+            let sign = expr!(kb, select(pass == top, half, zero));
             let first = kb.load(self.keys, from, 1, None);
             let digit = self.digit(kb, first, shift, sign);
-            let place = kb.add(table, digit);
+            let place = expr!(kb, table + digit);
             let alike = kb.load(self.counts, place, 1, None);
             let alike = kb.convert(alike, kb.index_type());
-            let differ = kb.compare("LT", alike, count);
+            let differ = expr!(kb, alike < count);
             kb.if_(
                 differ,
                 |kb| {
@@ -344,7 +329,7 @@ impl Entries {
                 let (shift, table) = (kb.int(self.key_shift() + pass * DIGIT_BITS), kb.int(pass * BINS));
                 let sign = kb.int(if pass == self.digits() - 1 { BINS / 2 } else { 0 });
                 let digit = self.digit(kb, entry, shift, sign);
-                let at = kb.add(digit, table);
+                let at = expr!(kb, digit + table);
                 self.increment(kb, at);
             }
             Vec::new()
@@ -362,8 +347,8 @@ impl Entries {
     /// Replaces the counts of a digit by the positions at which its bins start, from `to` on. They
     /// wrap as counts do: both are below 2^32.
     fn sum_counts(&self, kb: &mut KernelBuilder, table: Value, to: Value) {
-        let (one, bins) = (kb.int(1), kb.int(BINS));
-        let end = kb.add(table, bins);
+        let one = kb.int(1);
+        let end = expr!(kb, table + int(BINS));
         let start = kb.convert(to, DType::I32);
         kb.for_([table, end, one], &[start], |kb, at, sum| {
             let here = kb.load(self.counts, at, 1, None);
@@ -373,11 +358,11 @@ impl Entries {
     }
 
     fn distribute(&self, kb: &mut KernelBuilder, [from, count]: [Value; 2], table: Value, shift: Value, sign: Value) {
-        let (end, one) = (kb.add(from, count), kb.int(1));
+        let (end, one) = (expr!(kb, from + count), kb.int(1));
         kb.for_([from, end, one], &[], |kb, i, _| {
             let entry = kb.load(self.keys, i, 1, None);
             let digit = self.digit(kb, entry, shift, sign);
-            let bin = kb.add(table, digit);
+            let bin = expr!(kb, table + digit);
             let found = self.increment(kb, bin);
             // The sum is unsigned: two halves may be more than 2^31 entries.
             let found = kb.emit_all(OpKind::BitcastConvert, &[found], &[("dtype", DType::U32.into())], None)[0];

@@ -2,6 +2,7 @@
 //! two elements as equal, NaN above all numbers.
 use crate::kernel::{KernelBuilder, compute_dtype};
 use disc_ir::{DType, Literal, OpKind, Value, ops::body::Order};
+use disc_kernel_macros::expr;
 
 /// The type of the keys of elements of a type.
 pub(in crate::schedule) fn dtype_of(element: DType) -> DType {
@@ -25,13 +26,13 @@ pub(in crate::schedule) fn encode(kb: &mut KernelBuilder, element: Value, order:
         DType::U32 | DType::U64 => {
             let bits = kb.emit_all(OpKind::BitcastConvert, &[element], &[("dtype", key.into())], None)[0];
             let sign = kb.constant(Literal::splat_i64(key, i64::MIN >> (64 - key.bits())), 1);
-            kb.map(OpKind::Xor, &[bits, sign])
+            expr!(kb, bits ^ sign)
         }
         _ => kb.convert(element, key),
     };
     match order {
         Order::Ascending => ascending,
-        Order::Descending => kb.emit(OpKind::Not, &[ascending]),
+        Order::Descending => expr!(kb, !ascending),
     }
 }
 
@@ -42,11 +43,8 @@ fn of_float(kb: &mut KernelBuilder, element: Value, key: DType) -> Value {
     let constant = |kb: &mut KernelBuilder, value| kb.constant(Literal::splat_i64(key, value), 1);
     let (zero, shift, most) = (constant(kb, 0), constant(kb, key.bits() as i64 - 1), greatest(kb, key));
     let negative = kb.map(OpKind::ShiftRightArithmetic, &[bits, shift]);
-    let turned = kb.and(negative, most);
-    let ordered = kb.map(OpKind::Xor, &[bits, turned]);
+    let ordered = expr!(kb, bits ^ (negative & most));
     let nought = kb.zero(kb.dtype(element), 1);
-    let is_zero = kb.compare("EQ", element, nought);
-    let number = kb.select(is_zero, zero, ordered);
-    let is_nan = kb.compare("NE", element, element);
-    kb.select(is_nan, most, number)
+    let number = expr!(kb, select(element == nought, zero, ordered));
+    expr!(kb, select(element != element, most, number))
 }

@@ -9,6 +9,7 @@ use crate::{
     },
 };
 use disc_ir::{Attr, Dim, Inst, OpKind, TensorType, Value};
+use disc_kernel_macros::expr;
 use disc_passes::analysis::query::Query;
 
 pub(super) fn schedule(group: &Group<'_>, inst: Inst, name: &str) -> Scheduled {
@@ -52,9 +53,9 @@ impl Line<'_, '_> {
         kb.store(self.positions, fill.index, fill.index, None);
         kb.close_for(fill);
         // The loop carries the width of sorted runs, their position, and that of the merged ones.
-        let mut round = kb.open_while(&[one, zero, self.size], |kb, carried| kb.compare("LT", carried[0], self.size));
+        let mut round = kb.open_while(&[one, zero, self.size], |kb, carried| expr!(kb, carried[0] < self.size));
         let [width, from, to] = round.carried[..] else { panic!("three values are carried") };
-        let stride = kb.mul(width, two);
+        let stride = expr!(kb, width * two);
         let merge = kb.open_for([zero, self.size, stride]);
         frame.elements.open_scope();
         self.merge(frame, merge.index, width, [from, to]);
@@ -68,31 +69,27 @@ impl Line<'_, '_> {
     fn merge(&self, frame: &mut KernelFrame<'_>, low: Value, width: Value, [from, to]: [Value; 2]) {
         let kb = &mut frame.kb;
         let (one, zero) = (kb.int(1), kb.int(0));
-        let middle = kb.add(low, width);
-        let middle = kb.map(OpKind::Minimum, &[middle, self.size]);
-        let high = kb.add(middle, width);
-        let high = kb.map(OpKind::Minimum, &[high, self.size]);
-        let last = kb.sub(self.size, one);
+        let middle = expr!(kb, min(low + width, self.size));
+        let high = expr!(kb, min(middle + width, self.size));
+        let last = expr!(kb, self.size - one);
         let mut step = kb.open_for_carrying([low, high, one], &[low, middle]);
         let [i, j] = step.carried[..] else { panic!("two positions are carried") };
         // A run that is used up is not read: its position is only kept in range.
         let position = |kb: &mut crate::kernel::KernelBuilder, index: Value| {
-            let inside = kb.map(OpKind::Minimum, &[index, last]);
-            let place = kb.add(from, inside);
+            let place = expr!(kb, from + min(index, last));
             kb.load(self.positions, place, 1, None)
         };
         let (left, right) = (position(kb, i), position(kb, j));
         let right_first = self.before(frame, right, left);
         let kb = &mut frame.kb;
-        let left_done = kb.compare("GE", i, middle);
-        let right_left = kb.compare("LT", j, high);
-        let takes = kb.map(OpKind::Or, &[left_done, right_first]);
-        let takes = kb.and(takes, right_left);
+        let left_done = expr!(kb, i >= middle);
+        let right_left = expr!(kb, j < high);
+        let takes = expr!(kb, (left_done | right_first) & right_left);
         let chosen = kb.select(takes, right, left);
-        let place = kb.add(to, step.index);
+        let place = expr!(kb, to + step.index);
         kb.store(self.positions, place, chosen, None);
         let (right_step, left_step) = (kb.select(takes, one, zero), kb.select(takes, zero, one));
-        step.next = vec![kb.add(i, left_step), kb.add(j, right_step)];
+        step.next = vec![expr!(kb, i + left_step), expr!(kb, j + right_step)];
         kb.close_for(step);
     }
 
@@ -115,9 +112,7 @@ impl Line<'_, '_> {
         }
         let (x_nan, y_nan) = (kb.emit(OpKind::IsNan, &[x]), kb.emit(OpKind::IsNan, &[y]));
         let (first, second) = if largest { (x_nan, y_nan) } else { (y_nan, x_nan) };
-        let other = kb.emit(OpKind::Not, &[second]);
-        let by_nan = kb.and(first, other);
-        kb.map(OpKind::Or, &[ordered, by_nan])
+        expr!(kb, ordered | (first & !second))
     }
 
     fn element(&self, frame: &mut KernelFrame<'_>, input: Value, position: Value) -> Value {
@@ -132,14 +127,13 @@ impl Line<'_, '_> {
         let (zero, one, count) = (frame.kb.int(0), frame.kb.int(1), frame.kb.dim(&count));
         let sorted = match self.group.function.attr(self.inst, "skip") {
             Some(Attr::Dim(skip)) => {
-                let skip = frame.kb.dim(skip);
-                frame.kb.add(sorted, skip)
+                expr!(frame.kb, sorted + dim(skip))
             }
             _ => sorted,
         };
         let copy = frame.kb.open_for([zero, count, one]);
         frame.elements.open_scope();
-        let place = frame.kb.add(sorted, copy.index);
+        let place = expr!(frame.kb, sorted + copy.index);
         let position = frame.kb.load(self.positions, place, 1, None);
         let mut there = self.at.clone();
         there[self.axis] = Index::uniform(copy.index);

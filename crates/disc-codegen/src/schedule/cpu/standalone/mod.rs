@@ -24,6 +24,7 @@ use crate::{
     },
 };
 use disc_ir::{Attr, Dim, Inst, OpKind, Value};
+use disc_kernel_macros::expr;
 use disc_passes::analysis::query::Query;
 
 /// The schedule of a group of one such op; `None` if elements can be computed one by one.
@@ -89,12 +90,12 @@ impl Chunks {
         let parts = kb.dim(&self.size.ceil_div(&Dim::constant(self.chunk)));
         let (line, part) = match self.outer.is_empty() {
             true => (unit, unit),
-            false => (kb.div(unit, parts), kb.rem(unit, parts)),
+            false => (expr!(kb, unit / parts), expr!(kb, unit % parts)),
         };
         place_unit(kb, line, &self.outer, at);
-        let low = kb.mul(part, chunk);
-        let high = kb.add(low, chunk);
-        [low, kb.map(OpKind::Minimum, &[high, size])]
+        let low = expr!(kb, part * chunk);
+        let high = expr!(kb, low + chunk);
+        [low, kb.min(high, size)]
     }
 }
 

@@ -5,6 +5,7 @@ use crate::{
     schedule::{Group, Scheduled, common::kernel_frame::KernelFrame},
 };
 use disc_ir::{Dim, Inst};
+use disc_kernel_macros::expr;
 
 pub(super) fn schedule(group: &Group<'_>, inst: Inst) -> Scheduled {
     let frame = KernelFrame::new(group, &group.name, 1);
@@ -15,16 +16,13 @@ pub(super) fn schedule(group: &Group<'_>, inst: Inst) -> Scheduled {
         let kb = &mut frame.kb;
         let (zero, one, none) = (kb.int(0), kb.int(1), kb.int(-1));
         let (size, room) = (kb.dim(&size), kb.dim(&room));
-        let mut pass = kb.open_while(&[zero, zero], |kb, carried| {
-            let (left, fits) = (kb.compare("LT", carried[0], size), kb.compare("LT", carried[1], room));
-            kb.and(left, fits)
-        });
+        let mut pass = kb.open_while(&[zero, zero], |kb, carried| expr!(kb, (carried[0] < size) & (carried[1] < room)));
         let [i, found] = pass.carried[..] else { panic!("two values are carried") };
         frame.store(group, positions, &[Index::uniform(found)], i);
         let is_true = frame.elements.element(&mut frame.kb, mask, &[Index::uniform(i)]);
         let kb = &mut frame.kb;
         let step = kb.select(is_true, one, zero);
-        pass.next = vec![kb.add(i, one), kb.add(found, step)];
+        pass.next = vec![expr!(kb, i + one), expr!(kb, found + step)];
         let found = kb.close_while(pass)[1];
         let rest = kb.open_for([found, room, one]);
         frame.store(group, positions, &[Index::uniform(rest.index)], none);

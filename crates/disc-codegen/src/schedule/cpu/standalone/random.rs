@@ -5,6 +5,7 @@ use crate::{
     schedule::{Group, Scheduled, common::kernel_frame::KernelFrame},
 };
 use disc_ir::{DType, Dim, Inst, Literal, OpKind, Value};
+use disc_kernel_macros::expr;
 
 const MULTIPLIERS: [i64; 2] = [0xD251_1F53, 0xCD9E_8D57];
 const KEY_STEPS: [i64; 2] = [0x9E37_79B9, 0xBB67_AE85];
@@ -28,27 +29,25 @@ pub(super) fn schedule(group: &Group<'_>, inst: Inst) -> Scheduled {
         let kb = &mut frame.kb;
         let offset = kb.convert(unit, DType::U64);
         let sum = kb.map(OpKind::Add, &[low, offset]);
-        let wrapped = kb.compare("LT", sum, low);
-        let carry = kb.convert(wrapped, DType::U64);
+        let carry = expr!(kb, convert(sum < low, DType::U64));
         let top = kb.map(OpKind::Add, &[high, carry]);
         let last = kb.dim(&blocks);
-        let is_block = kb.compare("LT", unit, last);
+        let is_block = expr!(kb, unit < last);
         let block = kb.open_if(is_block);
         let words = encrypt(kb, key, [sum, top]);
         if let Some(buffer) = frame.target(bits) {
             let total = frame.kb.dim(&count);
             for (i, word) in elements(&mut frame.kb, words, tensor.dtype).into_iter().enumerate() {
                 let (each, shift) = (frame.kb.int(per_block), frame.kb.int(i as i64));
-                let first = frame.kb.mul(unit, each);
-                let place = frame.kb.add(first, shift);
-                let exists = frame.kb.compare("LT", place, total);
+                let place = expr!(frame.kb, unit * each + shift);
+                let exists = expr!(frame.kb, place < total);
                 let inner = frame.kb.open_if(exists);
                 frame.kb.store(buffer, place, word, None);
                 frame.kb.close_if(inner);
             }
         }
         frame.kb.close_if(block);
-        let is_state = frame.kb.compare("EQ", unit, last);
+        let is_state = expr!(frame.kb, unit == last);
         let end = frame.kb.open_if(is_state);
         for (i, value) in [key, sum, top].into_iter().take(entries as usize).enumerate() {
             let at = Index::uniform(frame.kb.int(i as i64));
@@ -65,7 +64,7 @@ fn word(kb: &mut KernelBuilder, value: i64) -> Value {
 /// The low and the high 32 bits.
 fn halves(kb: &mut KernelBuilder, value: Value) -> [Value; 2] {
     let (mask, width) = (word(kb, 0xFFFF_FFFF), word(kb, 32));
-    [kb.map(OpKind::And, &[value, mask]), kb.map(OpKind::ShiftRightLogical, &[value, width])]
+    [expr!(kb, value & mask), kb.map(OpKind::ShiftRightLogical, &[value, width])]
 }
 
 /// The four words of a block, each in the low half of a `u64`.
@@ -79,7 +78,7 @@ fn encrypt(kb: &mut KernelBuilder, key: Value, [low, high]: [Value; 2]) -> [Valu
             for (half, step) in key.iter_mut().zip(KEY_STEPS) {
                 let step = word(kb, step);
                 let next = kb.map(OpKind::Add, &[*half, step]);
-                *half = kb.map(OpKind::And, &[next, mask]);
+                *half = expr!(kb, next & mask);
             }
         }
         let product = |kb: &mut KernelBuilder, factor: i64, value: Value| {
@@ -89,10 +88,7 @@ fn encrypt(kb: &mut KernelBuilder, key: Value, [low, high]: [Value; 2]) -> [Valu
         };
         let [low0, high0] = product(kb, MULTIPLIERS[0], c[0]);
         let [low1, high1] = product(kb, MULTIPLIERS[1], c[2]);
-        let mix = |kb: &mut KernelBuilder, a: Value, b: Value, k: Value| {
-            let mixed = kb.map(OpKind::Xor, &[a, b]);
-            kb.map(OpKind::Xor, &[mixed, k])
-        };
+        let mix = |kb: &mut KernelBuilder, a: Value, b: Value, k: Value| expr!(kb, a ^ b ^ k);
         c = [mix(kb, high1, c[1], key[0]), low1, mix(kb, high0, c[3], key[1]), low0];
     }
     c
@@ -107,8 +103,7 @@ fn elements(kb: &mut KernelBuilder, words: [Value; 4], dtype: DType) -> Vec<Valu
     let pairs = [[words[0], words[1]], [words[2], words[3]]];
     let joined = pairs.map(|[low, high]| {
         let high = kb.map(OpKind::ShiftLeft, &[high, width]);
-        let both = kb.map(OpKind::Or, &[low, high]);
-        kb.convert(both, dtype)
+        expr!(kb, convert(low | high, dtype))
     });
     joined.to_vec()
 }

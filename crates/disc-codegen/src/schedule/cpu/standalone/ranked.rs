@@ -12,6 +12,7 @@ use crate::{
     },
 };
 use disc_ir::{Dim, Inst, ops::body::Order};
+use disc_kernel_macros::expr;
 
 /// The schedule of a `top_k` that leaves out the `skip` first elements.
 pub(super) fn schedule(group: &Group<'_>, inst: Inst, order: Order, skip: &Dim) -> Scheduled {
@@ -30,9 +31,9 @@ pub(super) fn schedule(group: &Group<'_>, inst: Inst, order: Order, skip: &Dim) 
         let first = match k.is_const(1) {
             true => entries.at_rank(&mut frame.kb, count, before),
             false => {
-                let last = frame.kb.add(before, wanted);
+                let last = expr!(frame.kb, before + wanted);
                 let sorted = entries.first(&mut frame.kb, count, last);
-                frame.kb.add(sorted, before)
+                expr!(frame.kb, sorted + before)
             }
         };
         line.write_found(frame, group, &entries, [first, wanted], &results);

@@ -18,7 +18,8 @@ use crate::{
         },
     },
 };
-use disc_ir::{Block, Dim, Inst, OpKind, Solver, Value};
+use disc_ir::{Block, Dim, Inst, Solver, Value};
+use disc_kernel_macros::expr;
 use disc_passes::{
     analysis::query::Query,
     fusion::space::{Follows, Map},
@@ -165,8 +166,7 @@ impl<'g> Scan<'g> {
         frame.elements.open_scope();
         let mut position = open.index;
         if self.reverse {
-            let last = frame.kb.sub(high, one);
-            position = frame.kb.sub(last, position);
+            position = expr!(frame.kb, high - one - position);
         }
         if self.has_one_step() {
             position = low;
@@ -212,21 +212,21 @@ impl<'g> Scan<'g> {
             runs.iter().zip(positions).for_each(|(run, &position)| at[run.axis] = Index::uniform(position));
             let (tile, size) = (*positions.last().expect("as above"), frame.kb.dim(&last.size));
             let (wide, all) = (frame.kb.int(lanes * COPIES), frame.kb.int(lanes));
-            let low = frame.kb.mul(tile, wide);
-            let end = frame.kb.add(low, wide);
+            let low = expr!(frame.kb, tile * wide);
+            let end = expr!(frame.kb, low + wide);
             if self.group.solver.divisible(&last.size, lanes * COPIES) {
                 return self.lines_from(frame, &at, low, COPIES);
             }
-            let full = frame.kb.compare("LE", end, size);
+            let full = expr!(frame.kb, end <= size);
             let several = frame.kb.open_if(full);
             frame.elements.open_scope();
             self.lines_from(frame, &at, low, COPIES);
             frame.elements.close_scope();
             frame.kb.close_if(several);
-            let rest = frame.kb.emit(OpKind::Not, &[full]);
+            let rest = expr!(frame.kb, !full);
             let rest = frame.kb.open_if(rest);
             let single = frame.kb.open_for([low, size, all]);
-            let left = frame.kb.sub(size, single.index);
+            let left = expr!(frame.kb, size - single.index);
             let mask = (lanes > 1).then(|| frame.kb.lane_mask(left, lanes as u32));
             let outside = std::mem::replace(&mut frame.elements.mask, mask);
             frame.elements.open_scope();
@@ -245,7 +245,7 @@ impl<'g> Scan<'g> {
         let column = |frame: &mut KernelFrame<'g>, n: i64| {
             let step = frame.kb.int(n * i64::from(lanes));
             let mut at = at.to_vec();
-            at[last] = Index::Affine { base: frame.kb.add(from, step), stride: i64::from(lanes > 1) };
+            at[last] = Index::Affine { base: expr!(frame.kb, from + step), stride: i64::from(lanes > 1) };
             at
         };
         let columns: Vec<Vec<Index>> = (0..copies).map(|n| column(frame, n)).collect();
@@ -277,12 +277,10 @@ impl<'g> Scan<'g> {
         let units = [Merged { size: lines.ceil_div(&Dim::constant(i64::from(lanes))), axis }];
         frame.counted(&units, self.cost(i64::from(lanes)), |frame, positions| {
             let (count, last) = (frame.kb.int(i64::from(lanes)), frame.kb.dim(&(&lines - 1)));
-            let first = frame.kb.mul(positions[0], count);
+            let first = expr!(frame.kb, positions[0] * count);
             let mut places = Vec::with_capacity(lanes as usize);
             for line in 0..lanes {
-                let step = frame.kb.int(i64::from(line));
-                let number = frame.kb.add(first, step);
-                let number = frame.kb.map(OpKind::Minimum, &[number, last]);
+                let number = expr!(frame.kb, min(first + int(i64::from(line)), last));
                 let mut at = vec![Index::uniform(frame.kb.int(0)); self.shape.len()];
                 let found = positions_of(&mut frame.kb, number, &self.outer);
                 self.outer.iter().zip(found).for_each(|(run, position)| at[run.axis] = Index::uniform(position));
@@ -311,8 +309,7 @@ impl<'g> Scan<'g> {
         let (zero, step, size, full) = self.extent(frame);
         let carried = self.rest(frame, places, [full, size], start);
         let mut squares = frame.kb.open_for_carrying([zero, full, step], &carried);
-        let last = frame.kb.sub(full, step);
-        let from = frame.kb.sub(last, squares.index);
+        let from = expr!(frame.kb, full - step - squares.index);
         let carried = squares.carried.clone();
         squares.next = self.square(frame, places, from, None, &carried);
         frame.kb.close_for(squares);
@@ -323,8 +320,8 @@ impl<'g> Scan<'g> {
         let kb = &mut frame.kb;
         let (zero, step) = (kb.int(0), kb.int(i64::from(frame.elements.lanes)));
         let size = kb.dim(&self.shape[self.axis]);
-        let whole = kb.div(size, step);
-        (zero, step, size, kb.mul(whole, step))
+        let whole = expr!(kb, size / step);
+        (zero, step, size, expr!(kb, whole * step))
     }
 
     /// Combines the positions from `full` on, fewer than a square has: none or one of these.
@@ -340,7 +337,7 @@ impl<'g> Scan<'g> {
         }
         let step = frame.kb.int(i64::from(frame.elements.lanes));
         let mut open = frame.kb.open_for_carrying([full, size, step], carried);
-        let left = frame.kb.sub(size, full);
+        let left = expr!(frame.kb, size - full);
         let inner = open.carried.clone();
         open.next = self.square(frame, places, full, Some(left), &inner);
         frame.kb.close_for(open)
@@ -394,8 +391,7 @@ impl<'g> Scan<'g> {
             let mut combined = self.combine(frame, &carried, columns[place].clone(), lanes);
             // Forwards, positions beyond the end come last and have no effect.
             if let (Some(left), true) = (left, self.reverse) {
-                let number = frame.kb.int(place as i64);
-                let inside = frame.kb.compare("LT", number, left);
+                let inside = expr!(frame.kb, int(place as i64) < left);
                 let inside = frame.kb.widen(inside, lanes);
                 combined = combined.iter().zip(&carried).map(|(&new, &old)| frame.kb.select(inside, new, old)).collect();
             }

@@ -17,6 +17,7 @@ use crate::{
     },
 };
 use disc_ir::{Code, Dim, Function, Inst, OpKind, Value};
+use disc_kernel_macros::expr;
 use disc_passes::analysis::query::Query;
 
 /// The elements of a unit of the copy.
@@ -380,8 +381,7 @@ impl Places {
             }
             let here = position[axis].value(kb, 1);
             let limit = kb.dim(&shape[axis]);
-            let (after, before) = (kb.compare("GE", here, zero), kb.compare("LT", here, limit));
-            let fits = kb.and(after, before);
+            let fits = expr!(kb, (here >= zero) & (here < limit));
             if checked {
                 let site = elements.site(inst, Code::E0603, "index {0} is out of range for a size of {1}");
                 kb.assert(fits, &[here, limit], site);
@@ -389,7 +389,7 @@ impl Places {
             // A checked position is inside.
             inside = match inside {
                 _ if checked => None,
-                Some(others) => Some(kb.and(others, fits)),
+                Some(others) => Some(expr!(kb, others & fits)),
                 None => Some(fits),
             };
         }

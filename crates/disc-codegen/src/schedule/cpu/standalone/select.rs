@@ -11,6 +11,7 @@
 use super::entries::{Entries, FEW_SORTED};
 use crate::kernel::KernelBuilder;
 use disc_ir::{DType, Literal, OpKind, Value};
+use disc_kernel_macros::expr;
 
 /// The bits of the key that a pass finds, and the bounds that distinguish them.
 const BITS: i64 = 2;
@@ -23,24 +24,23 @@ impl Entries {
     pub(super) fn select(&self, kb: &mut KernelBuilder, narrow: Value, [count, wanted]: [Value; 2]) {
         let padded = self.keys_alone(kb, narrow, count);
         let one = kb.int(1);
-        let rank = kb.sub(wanted, one);
+        let rank = expr!(kb, wanted - one);
         let bound = self.key_of_rank(kb, narrow, padded, rank);
         let below = self.counts(kb, narrow, padded, &[bound])[0];
         let below = kb.convert(below, kb.index_type());
-        let alike = kb.sub(wanted, below);
+        let alike = expr!(kb, wanted - below);
         let zero = kb.int(0);
         kb.for_([zero, count, one], &[zero, alike], |kb, i, carried| {
             let (at, left) = (carried[0], carried[1]);
             let (entry, key) = (kb.load(self.keys, i, 1, None), kb.load(narrow, i, 1, None));
-            let (before, equal) = (kb.compare("LT", key, bound), kb.compare("EQ", key, bound));
-            let is_left = kb.compare("GT", left, zero);
-            let equal = kb.and(equal, is_left);
+            let before = expr!(kb, key < bound);
+            let equal = expr!(kb, (key == bound) & (left > zero));
             // The entry is written where the next one belongs, which was read already, and kept if
             // it is wanted.
             kb.store(self.keys, at, entry, None);
-            let kept = kb.map(OpKind::Or, &[before, equal]);
+            let kept = expr!(kb, before | equal);
             let (kept, equal) = (kb.convert(kept, kb.index_type()), kb.convert(equal, kb.index_type()));
-            vec![kb.add(at, kept), kb.sub(left, equal)]
+            vec![expr!(kb, at + kept), expr!(kb, left - equal)]
         });
     }
 
@@ -48,14 +48,12 @@ impl Entries {
     pub(super) fn at_rank(&self, kb: &mut KernelBuilder, count: Value, rank: Value) -> Value {
         let sorted = |kb: &mut KernelBuilder| {
             let sorted = self.sort(kb, count);
-            vec![kb.add(sorted, rank)]
+            vec![expr!(kb, sorted + rank)]
         };
         let Some(narrow) = self.narrow else { return sorted(kb)[0] };
-        let few = kb.int(FEW_SORTED);
-        let are_few = kb.compare("LE", count, few);
+        let are_few = expr!(kb, count <= int(FEW_SORTED));
         let selected = |kb: &mut KernelBuilder| {
-            let one = kb.int(1);
-            let wanted = kb.add(rank, one);
+            let wanted = expr!(kb, rank + 1);
             self.select(kb, narrow, [count, wanted]);
             vec![self.greatest_to_start(kb, wanted)]
         };
@@ -68,11 +66,11 @@ impl Entries {
         let least = kb.constant(Literal::splat_i64(DType::I64, i64::MIN), 1);
         let least = kb.widen(least, self.lanes);
         let greatest = kb.for_([zero, count, step], &[least], |kb, at, carried| {
-            let left = kb.sub(count, at);
+            let left = expr!(kb, count - at);
             let mask = kb.lane_mask(left, self.lanes);
             let entries = kb.load(self.keys, at, self.lanes, Some(mask));
             let entries = kb.select(mask, entries, least);
-            vec![kb.map(OpKind::Maximum, &[entries, carried[0]])]
+            vec![kb.max(entries, carried[0])]
         });
         let entry = kb.reduce_lanes(greatest[0], "maximum");
         kb.store(self.keys, zero, entry, None);
@@ -83,20 +81,15 @@ impl Entries {
     /// their number.
     fn keys_alone(&self, kb: &mut KernelBuilder, narrow: Value, count: Value) -> Value {
         let (zero, step, width) = (kb.int(0), kb.int(self.lanes.into()), kb.int(i64::from(self.key_lanes())));
-        let vectors = kb.add(count, width);
-        let one = kb.int(1);
-        let vectors = kb.sub(vectors, one);
-        let vectors = kb.div(vectors, width);
-        let padded = kb.mul(vectors, width);
+        let padded = expr!(kb, (count + width - 1) / width * width);
         let most = kb.constant(Literal::splat_i64(DType::I32, i32::MAX.into()), 1);
         kb.for_([zero, padded, step], &[], |kb, at, _| {
-            let left = kb.sub(count, at);
+            let left = expr!(kb, count - at);
             let mask = kb.lane_mask(left, self.lanes);
             let entries = kb.load(self.keys, at, self.lanes, Some(mask));
             let shift = kb.int(KEY_BITS);
             let keys = kb.map(OpKind::ShiftRightArithmetic, &[entries, shift]);
-            let keys = kb.convert(keys, DType::I32);
-            let keys = kb.select(mask, keys, most);
+            let keys = expr!(kb, select(mask, convert(keys, DType::I32), most));
             kb.store(narrow, at, keys, None);
             Vec::new()
         });
@@ -121,8 +114,7 @@ impl Entries {
             // Of rising bounds, this is the last one with few enough keys below it.
             let mut found = key;
             for (count, &bound) in counts.into_iter().zip(&bounds[1..]) {
-                let fits = kb.compare("LE", count, rank);
-                found = kb.select(fits, bound, found);
+                found = expr!(kb, select(count <= rank, bound, found));
             }
             let bits = constant(kb, BITS);
             vec![found, kb.map(OpKind::ShiftRightLogical, &[step, bits])]
@@ -136,8 +128,7 @@ impl Entries {
         let counts = kb.for_([zero, padded, step], &vec![none; bounds.len()], |kb, at, counts| {
             let keys = kb.load(narrow, at, lanes, None);
             let below = |kb: &mut KernelBuilder, (&bound, &count): (&Value, &Value)| {
-                let below = kb.compare("LT", keys, bound);
-                let below = kb.convert(below, DType::I32);
+                let below = expr!(kb, convert(keys < bound, DType::I32));
                 kb.map(OpKind::Add, &[count, below])
             };
             bounds.iter().zip(counts).map(|pair| below(kb, pair)).collect()

@@ -9,6 +9,7 @@ use crate::{
     },
 };
 use disc_ir::{Dim, Inst, OpKind, Value, ops::body::Order};
+use disc_kernel_macros::expr;
 use disc_passes::analysis::query::Query;
 
 pub(super) fn schedule(group: &Group<'_>, inst: Inst, order: Order) -> Scheduled {
@@ -100,8 +101,7 @@ impl Line<'_> {
     ) {
         let lanes = frame.elements.lanes;
         let step = frame.kb.int(lanes.into());
-        let whole = frame.kb.div(count, step);
-        let full = frame.kb.mul(whole, step);
+        let full = expr!(frame.kb, count / step * step);
         let zero = frame.kb.int(0);
         for (range, masked) in [([zero, full, step], false), ([full, count, step], true)] {
             if masked && lanes == 1 {
@@ -109,10 +109,10 @@ impl Line<'_> {
             }
             let vectors = frame.kb.open_for(range);
             frame.elements.open_scope();
-            let left = frame.kb.sub(count, vectors.index);
+            let left = expr!(frame.kb, count - vectors.index);
             let mask = masked.then(|| frame.kb.lane_mask(left, lanes));
             let outer = std::mem::replace(&mut frame.elements.mask, mask);
-            let from = frame.kb.add(sorted, vectors.index);
+            let from = expr!(frame.kb, sorted + vectors.index);
             let places = entries.places(&mut frame.kb, from, lanes, mask);
             let mut there = self.at.to_vec();
             there[self.axis] = Index::Affine { base: vectors.index, stride: i64::from(lanes > 1) };

@@ -15,7 +15,8 @@ use crate::{
         },
     },
 };
-use disc_ir::{DType, Dim, Inst, OpKind, TensorType, Value, ops::body::Order};
+use disc_ir::{DType, Dim, Inst, TensorType, Value, ops::body::Order};
+use disc_kernel_macros::expr;
 
 /// The vectors that are skipped at once.
 const GROUP: u32 = 4;
@@ -104,19 +105,17 @@ impl Scan<'_> {
         // The loop carries the position of sorted entries, if all is done; the next element; the
         // number of entries; the bound.
         let inits = [not_yet, room, room, bounds[0], bounds[1]];
-        let mut rounds = kb.open_while(&inits, |kb, carried| kb.compare("LT", carried[0], zero));
+        let mut rounds = kb.open_while(&inits, |kb, carried| expr!(kb, carried[0] < zero));
         let [_, next, count, key, element] = rounds.carried[..] else { panic!("five values are carried") };
         frame.elements.open_scope();
         let [next, count] = self.fill(frame, [next, count], Bound { key, element });
         let kb = &mut frame.kb;
         let sorted = self.entries.first(kb, count, k);
-        let left = kb.compare("LT", next, size);
+        let left = expr!(kb, next < size);
         let shrink = kb.open_if(left);
         frame.elements.open_scope();
         let kb = &mut frame.kb;
-        let last = kb.sub(k, one);
-        let last = kb.map(OpKind::Maximum, &[last, zero]);
-        let last = kb.add(sorted, last);
+        let last = expr!(kb, sorted + max(k - one, zero));
         let bound = self.entries.key(kb, last);
         let place = self.entries.places(kb, last, 1, None);
         let mut from = self.line.at.to_vec();
@@ -137,14 +136,11 @@ impl Scan<'_> {
         let [size, _, room] = self.sizes;
         let kb = &mut frame.kb;
         let length = kb.int(self.skipped.into());
-        let mut groups: OpenWhile = kb.open_while(&inits, |kb, carried| {
-            let (left, full) = (kb.compare("LT", carried[0], size), kb.add(carried[1], length));
-            let fits = kb.compare("LE", full, room);
-            kb.and(left, fits)
-        });
+        let mut groups: OpenWhile =
+            kb.open_while(&inits, |kb, carried| expr!(kb, (carried[0] < size) & (carried[1] + length <= room)));
         let [next, count] = groups.carried[..] else { panic!("two values are carried") };
-        let end = kb.add(next, length);
-        let whole = kb.compare("LE", end, size);
+        let end = expr!(kb, next + length);
+        let whole = expr!(kb, end <= size);
         let look = kb.open_if(whole);
         frame.elements.lanes = self.skipped;
         frame.elements.open_scope();
@@ -177,10 +173,10 @@ impl Scan<'_> {
         let kb = &mut frame.kb;
         let before = if kb.dtype(element).is_float() {
             let behind = kb.compare(if self.line.order == Order::Descending { "LE" } else { "GE" }, element, bound.element);
-            kb.emit(OpKind::Not, &[behind])
+            expr!(kb, !behind)
         } else {
             let key = key::encode(kb, element, self.line.order);
-            kb.compare("LT", key, bound.key)
+            expr!(kb, key < bound.key)
         };
         kb.reduce_lanes(before, "or")
     }
@@ -191,8 +187,8 @@ impl Scan<'_> {
         let kb = &mut frame.kb;
         let (zero, length, step) = (kb.int(0), kb.int(self.skipped.into()), kb.int(self.lanes.into()));
         let mut vectors = kb.open_for_carrying([zero, length, step], &[count]);
-        let first = kb.add(next, vectors.index);
-        let left = kb.sub(size, first);
+        let first = expr!(kb, next + vectors.index);
+        let left = expr!(kb, size - first);
         let mask = kb.lane_mask(left, self.lanes);
         let outer = frame.elements.mask.replace(mask);
         frame.elements.open_scope();
@@ -202,7 +198,7 @@ impl Scan<'_> {
         let kb = &mut frame.kb;
         let (key, most) = (key::encode(kb, element, self.line.order), key::greatest(kb, kb.dtype(self.keys)));
         let key = kb.select(mask, key, most);
-        let before = kb.compare("LT", key, bound.key);
+        let before = expr!(kb, key < bound.key);
         let some = kb.reduce_lanes(before, "or");
         let more = kb.if_(
             some,
@@ -212,11 +208,11 @@ impl Scan<'_> {
                 kb.for_([zero, step, one], &vectors.carried, |kb, lane, carried| {
                     // The entry is written where the next one belongs, and kept if it comes before
                     // the bound.
-                    let (key, place) = (kb.load(self.keys, lane, 1, None), kb.add(first, lane));
+                    let (key, place) = (kb.load(self.keys, lane, 1, None), expr!(kb, first + lane));
                     self.entries.put(kb, carried[0], key, place, None);
-                    let kept = kb.compare("LT", key, bound.key);
+                    let kept = expr!(kb, key < bound.key);
                     let kept = kb.convert(kept, kb.index_type());
-                    vec![kb.add(carried[0], kept)]
+                    vec![expr!(kb, carried[0] + kept)]
                 })
             },
             |_| vectors.carried.clone(),

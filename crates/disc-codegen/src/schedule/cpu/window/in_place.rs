@@ -10,7 +10,8 @@ use super::{
     plan::{Form, WindowPlan},
 };
 use crate::{element::Elements, kernel::KernelBuilder, schedule::Group};
-use disc_ir::{OpKind, Value};
+use disc_ir::Value;
+use disc_kernel_macros::expr;
 
 /// The values that are the same for all rows of a unit.
 pub(super) struct InPlace {
@@ -45,7 +46,7 @@ pub(super) fn is_narrow(kb: &mut KernelBuilder, group: &Group<'_>, plan: &Window
         return None;
     }
     let (count, lanes) = (kb.dim(&plan.columns().count), kb.int(lanes));
-    Some(kb.compare("LE", count, lanes))
+    Some(expr!(kb, count <= lanes))
 }
 
 impl InPlace {
@@ -53,18 +54,14 @@ impl InPlace {
         let shape = &elements.tensor(plan.input).dims;
         let (features, plane) = (kb.dim(&shape[1]), kb.dim(&(&shape[2] * &shape[3])));
         // Groups have one input feature.
-        let number = kb.mul(place.lead[0], features);
-        let number = kb.add(number, place.lead[1]);
-        let base = kb.mul(number, plane);
+        let base = expr!(kb, (place.lead[0] * features + place.lead[1]) * plane);
         let columns = plan.columns();
         let (zero, width, low) = (kb.int(0), kb.dim(&columns.size), kb.dim(&columns.low));
         let masks = (0..columns.taps).map(|tap| {
-            let shift = kb.int(tap * columns.dilation);
-            let first = kb.sub(shift, low);
-            let (start, stop) = (kb.sub(zero, first), kb.sub(width, first));
+            let first = expr!(kb, int(tap * columns.dilation) - low);
+            let (start, stop) = (expr!(kb, zero - first), expr!(kb, width - first));
             let (before, until) = (kb.lane_mask(start, plan.lanes), kb.lane_mask(stop, plan.lanes));
-            let behind = kb.emit(OpKind::Not, &[before]);
-            kb.and(until, behind)
+            expr!(kb, until & !before)
         });
         Self { masks: masks.collect(), input: elements.buffer(plan.input), base }
     }
@@ -73,27 +70,20 @@ impl InPlace {
     pub(super) fn row(&self, kb: &mut KernelBuilder, plan: &WindowPlan, place: &Place, block: Value, row: i64) -> Row<'_> {
         let (rows, columns) = (plan.rows().expect("planes have rows"), plan.columns());
         let (step, row, low) = (kb.int(rows.step), kb.int(row), kb.dim(&rows.low));
-        let number = kb.add(place.first[0], block);
-        let first = kb.mul(number, step);
-        let y = kb.add(first, row);
-        let y = kb.sub(y, low);
+        let y = expr!(kb, (place.first[0] + block) * step + row - low);
         let (zero, all, height) = (kb.int(0), kb.int(i64::from(plan.lanes)), kb.dim(&rows.size));
-        let (after, before) = (kb.compare("GE", y, zero), kb.compare("LT", y, height));
-        let inside = kb.and(after, before);
-        let lanes = kb.select(inside, all, zero);
+        let lanes = expr!(kb, select((y >= zero) & (y < height), all, zero));
         let (width, left) = (kb.dim(&columns.size), kb.dim(&columns.low));
-        let from = kb.mul(y, width);
-        let from = kb.add(self.base, from);
-        Row { lying: self, from: kb.sub(from, left), exists: kb.lane_mask(lanes, plan.lanes) }
+        let from = expr!(kb, self.base + y * width);
+        Row { lying: self, from: expr!(kb, from - left), exists: kb.lane_mask(lanes, plan.lanes) }
     }
 }
 
 impl Row<'_> {
     /// The elements that a vector of windows has in one column.
     pub(super) fn read(&self, kb: &mut KernelBuilder, plan: &WindowPlan, column: i64) -> Value {
-        let shift = kb.int(column * plan.columns().dilation);
-        let at = kb.add(self.from, shift);
-        let mask = kb.and(self.lying.masks[column as usize], self.exists);
+        let at = expr!(kb, self.from + int(column * plan.columns().dilation));
+        let mask = expr!(kb, self.lying.masks[column as usize] & self.exists);
         kb.load(self.lying.input, at, plan.lanes, Some(mask))
     }
 }

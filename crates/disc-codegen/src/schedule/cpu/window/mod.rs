@@ -28,7 +28,8 @@ use crate::{
     schedule::{Group, Scheduled, common::kernel_frame::KernelFrame},
     target::CpuModel,
 };
-use disc_ir::{Dim, OpKind, TensorType, Value};
+use disc_ir::{Dim, TensorType, Value};
+use disc_kernel_macros::expr;
 use in_place::{InPlace, is_narrow};
 use pack::{Packing, Place};
 use plan::{Form, UNIT_COLUMNS, WindowPlan, rows_read};
@@ -134,8 +135,8 @@ impl<'g> Emitter<'_, 'g> {
         let mut rest = unit;
         for (i, size) in sizes.iter().enumerate().rev() {
             let size = kb.dim(size);
-            parts[i] = if i == 0 { rest } else { kb.rem(rest, size) };
-            rest = kb.div(rest, size);
+            parts[i] = if i == 0 { rest } else { expr!(kb, rest % size) };
+            rest = expr!(kb, rest / size);
         }
         let (lead, chunks) = parts.split_at(plan.lead);
         if plan.walks {
@@ -145,9 +146,8 @@ impl<'g> Emitter<'_, 'g> {
         let last = first.len() - 1;
         let mut left = |kb: &mut KernelBuilder, i: usize, size: &Dim, most: i64| {
             let (most, size) = (kb.int(most), kb.dim(size));
-            first[i] = kb.mul(first[i], most);
-            let left = kb.sub(size, first[i]);
-            kb.map(OpKind::Minimum, &[left, most])
+            first[i] = expr!(kb, first[i] * most);
+            expr!(kb, min(size - first[i], most))
         };
         let columns = left(kb, last, &plan.columns().count, UNIT_COLUMNS);
         let rows = match plan.rows() {
@@ -174,7 +174,7 @@ impl<'g> Emitter<'_, 'g> {
         self.planes(kb, unit);
         self.elements.close_scope();
         kb.close_if(narrow);
-        let is_wide = kb.emit(OpKind::Not, &[is_narrow]);
+        let is_wide = expr!(kb, !is_narrow);
         let wide = kb.open_if(is_wide);
         self.elements.open_scope();
         unit.lying = None;
@@ -188,15 +188,11 @@ impl<'g> Emitter<'_, 'g> {
     fn pack(&mut self, kb: &mut KernelBuilder, unit: &Unit, from: Value) {
         let plan = self.plan;
         let block_rows = kb.int(plan.block[0]);
-        let up = kb.int(plan.block[0] - 1);
-        let padded = kb.add(unit.rows, up);
-        let padded = kb.div(padded, block_rows);
-        let padded = kb.mul(padded, block_rows);
+        let padded = expr!(kb, (unit.rows + int(plan.block[0] - 1)) / block_rows * block_rows);
         let read = match plan.rows() {
             Some(slide) => {
                 let (step, more) = (kb.int(slide.step), kb.int(rows_read(slide, 1) - slide.step));
-                let read = kb.mul(padded, step);
-                kb.add(read, more)
+                expr!(kb, padded * step + more)
             }
             None => kb.int(1),
         };
@@ -213,8 +209,7 @@ impl<'g> Emitter<'_, 'g> {
         let features = kb.dim(features);
         let feature = kb.open_for([zero, features, one]);
         self.elements.open_scope();
-        let number = kb.mul(unit.place.lead[1], features);
-        let number = kb.add(number, feature.index);
+        let number = expr!(kb, unit.place.lead[1] * features + feature.index);
         unit.lead[1] = Index::uniform(number);
         if plan.holds_kernel {
             unit.kernel = (0..self.taps().len()).map(|tap| self.weight(kb, unit, zero, tap)).collect();
@@ -284,18 +279,15 @@ impl<'g> Emitter<'_, 'g> {
             widths.clear();
         }
         for (width, vectors) in widths {
-            let left = kb.sub(unit.columns, done);
-            let whole = kb.div(left, width);
-            let whole = kb.mul(whole, width);
-            let stop = kb.add(done, whole);
+            let stop = expr!(kb, done + (unit.columns - done) / width * width);
             let columns = kb.open_for([done, stop, width]);
             let block = Block { row, column: columns.index, vectors, mask: None };
             self.block(kb, unit, &block);
             kb.close_for(columns);
             done = stop;
         }
-        let left = kb.sub(unit.columns, done);
-        let any = kb.compare("GT", left, zero);
+        let left = expr!(kb, unit.columns - done);
+        let any = expr!(kb, left > zero);
         let tail = kb.open_if(any);
         let mask = Some(kb.lane_mask(left, plan.lanes));
         self.block(kb, unit, &Block { row, column: done, vectors: 1, mask });
@@ -392,16 +384,9 @@ impl<'g> Emitter<'_, 'g> {
         let plan = self.plan;
         let layers = kb.int(plan.layers().map_or(1, |layers| layers.taps));
         let (layer, rows, step) = (kb.int(layer), kb.int(plan.held_rows()), kb.int(plan.rows().map_or(1, |rows| rows.step)));
-        let plane = kb.mul(channel, layers);
-        let plane = kb.add(plane, layer);
-        let before = kb.mul(plane, rows);
-        let first = kb.mul(block.row, step);
-        let row = kb.int(row);
-        let number = kb.add(first, row);
-        let number = kb.add(number, before);
-        let (phase, step) = (kb.dim(&plan.phase()), kb.int(plan.columns().step));
-        let pitch = kb.mul(phase, step);
-        kb.mul(number, pitch)
+        let before = expr!(kb, (channel * layers + layer) * rows);
+        let number = expr!(kb, block.row * step + int(row) + before);
+        expr!(kb, number * (dim(&plan.phase()) * int(plan.columns().step)))
     }
 
     /// The elements that the windows of a vector have in one column.
@@ -409,11 +394,7 @@ impl<'g> Emitter<'_, 'g> {
         let (plan, columns) = (self.plan, self.plan.columns());
         let distance = column * columns.dilation;
         let (rest, shift) = (kb.int(distance % columns.step), kb.int(distance / columns.step + vector * i64::from(plan.lanes)));
-        let phase = kb.dim(&plan.phase());
-        let phase = kb.mul(rest, phase);
-        let from = kb.add(from, phase);
-        let from = kb.add(from, block.column);
-        let at = kb.add(from, shift);
+        let at = expr!(kb, from + rest * dim(&plan.phase()) + block.column + shift);
         kb.load(self.held, at, plan.lanes, None)
     }
 
@@ -435,10 +416,9 @@ impl<'g> Emitter<'_, 'g> {
     fn finish(&mut self, kb: &mut KernelBuilder, unit: &Unit, block: &Block, sums: &[Value]) {
         let plan = self.plan;
         for row in 0..plan.block[0] {
-            let number = kb.int(row);
-            let row_number = kb.add(block.row, number);
+            let row_number = expr!(kb, block.row + int(row));
             let guard = (row > 0).then(|| {
-                let exists = kb.compare("LT", row_number, unit.rows);
+                let exists = expr!(kb, row_number < unit.rows);
                 kb.open_if(exists)
             });
             for vector in 0..block.vectors {
@@ -448,10 +428,10 @@ impl<'g> Emitter<'_, 'g> {
                     at.push(match last - i {
                         0 => {
                             let shift = kb.int(vector * i64::from(plan.lanes));
-                            let column = kb.add(first, block.column);
-                            Index::Affine { base: kb.add(column, shift), stride: 1 }
+                            let column = expr!(kb, first + block.column);
+                            Index::Affine { base: expr!(kb, column + shift), stride: 1 }
                         }
-                        1 => Index::uniform(kb.add(first, row_number)),
+                        1 => Index::uniform(expr!(kb, first + row_number)),
                         _ => Index::uniform(first),
                     });
                 }

@@ -9,7 +9,8 @@ use crate::{
     element::Elements,
     kernel::{Index, KernelBuilder},
 };
-use disc_ir::{OpKind, Value};
+use disc_ir::Value;
+use disc_kernel_macros::expr;
 
 /// The position of a unit: along the dimensions before those that windows slide along, and its
 /// first window along these.
@@ -60,7 +61,7 @@ impl Packing<'_> {
         let layers = kb.int(plan.layers().map_or(1, |layers| layers.taps));
         let planes = kb.int(plan.held_planes());
         let plane = kb.open_for([zero, planes, one]);
-        let (channel, layer) = (kb.div(plane.index, layers), kb.rem(plane.index, layers));
+        let (channel, layer) = (expr!(kb, plane.index / layers), expr!(kb, plane.index % layers));
         let row = kb.open_for([rows[0], rows[1], one]);
         let (mut at, mut exists) = (self.lead(kb, place, channel), None);
         let steps = [(plan.layers(), layer), (plan.rows(), row.index)];
@@ -71,23 +72,16 @@ impl Packing<'_> {
             let is_layer = i + 1 < sliding;
             let factor = kb.int(if is_layer { slide.dilation } else { 1 });
             let (step, low, size) = (kb.int(slide.step), kb.dim(&slide.low), kb.dim(&slide.size));
-            let (first, within) = (kb.mul(place.first[i], step), kb.mul(number, factor));
-            let position = kb.add(first, within);
-            let position = kb.sub(position, low);
-            let (after, before) = (kb.compare("GE", position, zero), kb.compare("LT", position, size));
-            let inside = kb.and(after, before);
+            let position = expr!(kb, place.first[i] * step + number * factor - low);
+            let inside = expr!(kb, (position >= zero) & (position < size));
             exists = Some(match exists {
-                Some(others) => kb.and(others, inside),
+                Some(others) => expr!(kb, others & inside),
                 None => inside,
             });
             at.push(Index::uniform(position));
         }
-        let held_rows = kb.int(plan.held_rows());
-        let number = kb.mul(plane.index, held_rows);
-        let number = kb.add(number, row.index);
-        let (phase, step) = (kb.dim(&plan.phase()), kb.int(plan.columns().step));
-        let pitch = kb.mul(phase, step);
-        let to = kb.mul(number, pitch);
+        let number = expr!(kb, plane.index * int(plan.held_rows()) + row.index);
+        let to = expr!(kb, number * (dim(&plan.phase()) * int(plan.columns().step)));
         match exists {
             Some(exists) => {
                 let cell = std::cell::RefCell::new(elements);
@@ -113,8 +107,7 @@ impl Packing<'_> {
         if let Form::Products { channels, .. } = &self.plan.form {
             let channels = kb.int(*channels);
             let last = lead.last_mut().expect("a convolution has groups");
-            let first = kb.mul(*last, channels);
-            *last = kb.add(first, channel);
+            *last = expr!(kb, *last * channels + channel);
         }
         lead.into_iter().map(Index::uniform).collect()
     }
@@ -125,36 +118,23 @@ impl Packing<'_> {
         let (columns, lanes) = (plan.columns(), i64::from(plan.lanes));
         let (zero, step) = (kb.int(0), kb.int(columns.step));
         let (low, size) = (kb.dim(&columns.low), kb.dim(&columns.size));
-        let first = kb.mul(*place.first.last().expect("windows slide"), step);
-        let first = kb.sub(first, low);
-        let start = kb.sub(zero, first);
-        let start = kb.map(OpKind::Maximum, &[start, zero]);
-        let stop = kb.sub(size, first);
-        let stop = kb.map(OpKind::Maximum, &[stop, zero]);
+        let first = expr!(kb, *place.first.last().expect("windows slide") * step - low);
+        let start = expr!(kb, max(zero - first, zero));
+        let stop = expr!(kb, max(size - first, zero));
         let (width, up) = (kb.int(lanes * columns.step), kb.int(lanes * columns.step - 1));
-        let whole = |kb: &mut KernelBuilder, value: Value| {
-            let number = kb.div(value, width);
-            kb.mul(number, width)
-        };
+        let whole = |kb: &mut KernelBuilder, value: Value| expr!(kb, value / width * width);
         let outer = whole(kb, stop);
-        let padded = kb.add(start, up);
+        let padded = expr!(kb, start + up);
         let inner = whole(kb, padded);
         let reach = kb.int((columns.taps - 1) * columns.dilation);
         // The last vector of windows is whole: every element that is read has been written.
         let (one, lanes, more) = (kb.int(1), kb.int(lanes), kb.int(lanes - 1));
-        let count = kb.add(count, more);
-        let count = kb.div(count, lanes);
-        let count = kb.mul(count, lanes);
-        let last = kb.sub(count, one);
-        let last = kb.mul(last, step);
-        let needed = kb.add(last, reach);
-        let needed = kb.add(needed, width);
+        let last = expr!(kb, (count + more) / lanes * lanes - one);
+        let needed = expr!(kb, last * step + reach + width);
         let end = whole(kb, needed);
         // The first vectors are packed by themselves: in narrow inputs there are no others.
-        let inner = kb.map(OpKind::Maximum, &[inner, width]);
-        let inner = kb.map(OpKind::Minimum, &[inner, end]);
-        let outer = kb.map(OpKind::Minimum, &[outer, end]);
-        let outer = kb.map(OpKind::Maximum, &[outer, inner]);
+        let inner = expr!(kb, min(max(inner, width), end));
+        let outer = expr!(kb, max(min(outer, end), inner));
         let masks = self.masks(kb, zero, [start, stop]);
         Bounds { first, start, stop, inner, outer, end, masks }
     }
@@ -188,17 +168,12 @@ impl Packing<'_> {
         let mut masks = Vec::new();
         for (shift, stride) in self.vectors() {
             let (shift, up, step, zero) = (kb.int(shift), kb.int(stride - 1), kb.int(stride), kb.int(0));
-            let number = kb.add(number, shift);
-            let passed = |kb: &mut KernelBuilder, bound: Value| {
-                let distance = kb.sub(bound, number);
-                let distance = kb.add(distance, up);
-                let distance = kb.map(OpKind::Maximum, &[distance, zero]);
-                kb.div(distance, step)
-            };
+            let number = expr!(kb, number + shift);
+            let passed = |kb: &mut KernelBuilder, bound: Value| expr!(kb, max(bound - number + up, zero) / step);
             let (before, until) = (passed(kb, start), passed(kb, stop));
             let (before, until) = (kb.lane_mask(before, self.plan.lanes), kb.lane_mask(until, self.plan.lanes));
-            let behind = kb.emit(OpKind::Not, &[before]);
-            masks.push(kb.and(until, behind));
+            let behind = expr!(kb, !before);
+            masks.push(expr!(kb, until & behind));
         }
         masks
     }
@@ -208,8 +183,7 @@ impl Packing<'_> {
         let columns = self.plan.columns();
         let (zero, width, step) = (kb.int(0), kb.int(i64::from(self.plan.lanes) * columns.step), kb.int(columns.step));
         let pieces = kb.open_for([zero, bounds.end, width]);
-        let place = kb.div(pieces.index, step);
-        let place = kb.add(to, place);
+        let place = expr!(kb, to + pieces.index / step);
         let vectors = vec![self.fill; columns.step as usize];
         self.write(kb, place, &vectors);
         kb.close_for(pieces);
@@ -219,9 +193,7 @@ impl Packing<'_> {
     fn write(&self, kb: &mut KernelBuilder, place: Value, vectors: &[Value]) {
         let phase = kb.dim(&self.plan.phase());
         for (i, &vector) in vectors.iter().enumerate() {
-            let number = kb.int(i as i64);
-            let shift = kb.mul(number, phase);
-            let there = kb.add(place, shift);
+            let there = expr!(kb, place + int(i as i64) * phase);
             kb.store(self.held, there, vector, None);
         }
     }
@@ -235,14 +207,10 @@ impl Packing<'_> {
         [first, number, to]: [Value; 3],
         masks: Option<&[Value]>,
     ) {
-        let step = kb.int(self.plan.columns().step);
-        let place = kb.div(number, step);
-        let place = kb.add(to, place);
+        let place = expr!(kb, to + number / int(self.plan.columns().step));
         let mut read = Vec::new();
         for (v, (shift, stride)) in self.vectors().into_iter().enumerate() {
-            let shift = kb.int(shift);
-            let number = kb.add(number, shift);
-            let base = kb.add(first, number);
+            let base = expr!(kb, first + (number + int(shift)));
             let mut at = at.to_vec();
             at.push(Index::Affine { base, stride });
             read.push(self.vector(kb, elements, &at, masks.map(|masks| masks[v])));

@@ -11,7 +11,8 @@ use crate::{
     kernel::{Index, KernelBuilder},
     target::CpuModel,
 };
-use disc_ir::{OpKind, Value};
+use disc_ir::Value;
+use disc_kernel_macros::expr;
 
 impl Emitter<'_, '_> {
     /// Computes all results of the plane at a position.
@@ -29,14 +30,12 @@ impl Emitter<'_, '_> {
             let step = kb.open_for([zero, rows, most]);
             emitter.elements.open_scope();
             unit.place.first[0] = step.index;
-            let left = kb.sub(rows, step.index);
-            unit.rows = kb.map(OpKind::Minimum, &[left, most]);
-            let is_later = kb.compare("GT", step.index, zero);
+            unit.rows = expr!(kb, min(rows - step.index, most));
+            let is_later = expr!(kb, step.index > zero);
             let later = kb.open_if(is_later);
             emitter.move_up(kb);
             kb.close_if(later);
-            let again = kb.int(rows_read(slide, 1) - 1);
-            let from = kb.select(is_later, again, zero);
+            let from = expr!(kb, select(is_later, int(rows_read(slide, 1) - 1), zero));
             emitter.pack(kb, unit, from);
             emitter.planes(kb, unit);
             emitter.elements.close_scope();
@@ -50,9 +49,9 @@ impl Emitter<'_, '_> {
         let again = rows_read(plan.rows().expect("a plane has rows"), 1) - 1;
         let (pitch, lanes) = (kb.dim(&plan.phase()), kb.int(i64::from(plan.lanes)));
         let (zero, again, below) = (kb.int(0), kb.int(again), kb.int(CpuModel::UNIT_ROWS));
-        let (count, distance) = (kb.mul(again, pitch), kb.mul(below, pitch));
+        let (count, distance) = (expr!(kb, again * pitch), expr!(kb, below * pitch));
         let pieces = kb.open_for([zero, count, lanes]);
-        let from = kb.add(pieces.index, distance);
+        let from = expr!(kb, pieces.index + distance);
         let vector = kb.load(self.held, from, plan.lanes, None);
         kb.store(self.held, pieces.index, vector, None);
         kb.close_for(pieces);
@@ -71,20 +70,17 @@ impl Emitter<'_, '_> {
         let mut sums = none;
         self.by_input(kb, unit, &block, &mut sums);
         rows.next = sums;
-        let is_later = kb.compare("GT", block.row, zero);
+        let is_later = expr!(kb, block.row > zero);
         let later = kb.open_if(is_later);
-        block.row = kb.sub(block.row, height);
+        block.row = expr!(kb, block.row - height);
         let carried = rows.carried.clone();
         self.finish(kb, unit, &block, &carried);
         kb.close_if(later);
         self.elements.close_scope();
         let left = kb.close_for(rows);
         self.elements.open_scope();
-        let one = kb.int(1);
-        let last = kb.sub(unit.rows, one);
-        let last = kb.div(last, height);
-        block.row = kb.mul(last, height);
-        let is_any = kb.compare("GT", unit.rows, zero);
+        block.row = expr!(kb, (unit.rows - 1) / height * height);
+        let is_any = expr!(kb, unit.rows > zero);
         let any = kb.open_if(is_any);
         self.finish(kb, unit, &block, &left);
         kb.close_if(any);

@@ -3,6 +3,7 @@
 use super::plan::WinogradPlan;
 use crate::schedule::Group;
 use disc_ir::{Attr, DType, Dim, Function, FunctionKind, OpKind, Space, TensorType, Type, Value};
+use disc_kernel_macros::expr;
 
 /// Elements of the kernel that are prefetched: they take some 250 ns, in which they come from
 /// memory.
@@ -28,26 +29,23 @@ pub(super) fn emit(group: &Group<'_>, plan: &WinogradPlan, kernel: &str, vectors
     let start = vec![kb.zero(DType::F32, plan.lanes); (plan.rows * vectors) as usize];
     let sums = kb.for_([zero, channels, one], &start, |kb, channel, sums| {
         let (rows, row) = (kb.int(plan.rows), kb.int(plan.tiles_row()));
-        let (weight, tiles) = (kb.mul(channel, rows), kb.mul(channel, row));
-        let (weight, tiles) = (kb.add(left, weight), kb.add(right, tiles));
+        let (weight, tiles) = (expr!(kb, channel * rows), expr!(kb, channel * row));
+        let (weight, tiles) = (expr!(kb, left + weight), expr!(kb, right + tiles));
         // After this place's elements come those of the next one, after a gap.
         let (ahead, near) = (kb.int(AHEAD), kb.int(plan.channels - AHEAD / plan.rows));
-        let ahead = kb.add(weight, ahead);
-        let behind = kb.add(ahead, gap);
-        let is_near = kb.compare("LT", channel, near);
-        let ahead = kb.select(is_near, ahead, behind);
+        let ahead = expr!(kb, weight + ahead);
+        let behind = expr!(kb, ahead + gap);
+        let ahead = expr!(kb, select(channel < near, ahead, behind));
         kb.emit_all(OpKind::Prefetch, &[weights, ahead], &[("locality", Attr::Int(3))], None);
         let vectors: Vec<Value> = (0..vectors)
             .map(|v| {
-                let shift = kb.int(v * i64::from(plan.lanes));
-                let at = kb.add(tiles, shift);
+                let at = expr!(kb, tiles + int(v * i64::from(plan.lanes)));
                 kb.load(held, at, plan.lanes, None)
             })
             .collect();
         let mut next = Vec::with_capacity(sums.len());
         for row in 0..plan.rows {
-            let shift = kb.int(row);
-            let at = kb.add(weight, shift);
+            let at = expr!(kb, weight + int(row));
             let element = kb.load(weights, at, 1, None);
             let element = kb.widen(element, plan.lanes);
             for &vector in &vectors {
@@ -60,7 +58,7 @@ pub(super) fn emit(group: &Group<'_>, plan: &WinogradPlan, kernel: &str, vectors
     for (number, sum) in sums.into_iter().enumerate() {
         let (row, vector) = (number as i64 / vectors, number as i64 % vectors);
         let shift = kb.int(row * plan.products_row() + vector * i64::from(plan.lanes));
-        let at = kb.add(to, shift);
+        let at = expr!(kb, to + shift);
         kb.store(made, at, sum, None);
     }
     kb.finish()

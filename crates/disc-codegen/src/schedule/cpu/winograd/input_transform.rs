@@ -5,7 +5,8 @@
 //! into the columns of the tiles: two of them for tiles of four columns, one for those of two.
 use super::{Emitter, Segment};
 use crate::kernel::KernelBuilder;
-use disc_ir::{DType, Dim, OpKind, Value};
+use disc_ir::{DType, Dim, Value};
+use disc_kernel_macros::expr;
 
 /// The values that are the same for all features.
 struct Reading {
@@ -25,23 +26,21 @@ impl Emitter<'_, '_> {
         let plane = kb.dim(&(&plan.size[0] * &plan.size[1]));
         let written = plan.has_masks.then(|| kb.lane_mask(segment.count, segment.lanes));
         let channel = kb.open_for([zero, channels, one]);
-        let before = kb.mul(channel.index, plane);
+        let before = expr!(kb, channel.index * plane);
         let mut columns: Vec<Vec<Value>> = Vec::new();
         for &(row, exists) in &reading.rows {
-            let from = kb.add(row, before);
+            let from = expr!(kb, row + before);
             let elements = self.columns(kb, segment, from, exists, &reading.masks);
             columns.push(plan.method.transform_input(kb, &elements));
         }
         let row = kb.int(plan.tiles_row());
-        let to = kb.mul(channel.index, row);
-        let to = kb.add(to, segment.first);
+        let to = expr!(kb, channel.index * row + segment.first);
         let read = plan.method.read() as usize;
         for across in 0..read {
             let column: Vec<Value> = columns.iter().map(|row| row[across]).collect();
             for (down, value) in plan.method.transform_input(kb, &column).into_iter().enumerate() {
                 let place = (down * read + across) as i64;
-                let shift = kb.int(place * plan.tiles_pitch());
-                let there = kb.add(to, shift);
+                let there = expr!(kb, to + int(place * plan.tiles_pitch()));
                 kb.store(self.held, there, value, written);
             }
         }
@@ -53,30 +52,24 @@ impl Emitter<'_, '_> {
         let (zero, side) = (kb.int(0), kb.int(plan.method.side()));
         let [low_y, low_x] = [0, 1].map(|i| kb.dim(&plan.low[i]));
         let [height, width] = [0, 1].map(|i| kb.dim(&plan.size[i]));
-        let (first_y, first_x) = (kb.mul(segment.row, side), kb.mul(segment.column, side));
-        let (first_y, first_x) = (kb.sub(first_y, low_y), kb.sub(first_x, low_x));
+        let (first_y, first_x) = (expr!(kb, segment.row * side), expr!(kb, segment.column * side));
+        let (first_y, first_x) = (expr!(kb, first_y - low_y), expr!(kb, first_x - low_x));
         let image = kb.dim(&(Dim::constant(plan.channels) * &plan.size[0] * &plan.size[1]));
-        let image = kb.mul(segment.batch, image);
+        let image = expr!(kb, segment.batch * image);
         let rows = (0..plan.method.read()).map(|row| {
-            let row = kb.int(row);
-            let y = kb.add(first_y, row);
-            let (after, before) = (kb.compare("GE", y, zero), kb.compare("LT", y, height));
-            let exists = kb.and(after, before);
-            let line = kb.mul(y, width);
-            let line = kb.add(image, line);
+            let y = expr!(kb, first_y + int(row));
+            let exists = expr!(kb, (y >= zero) & (y < height));
+            let line = expr!(kb, image + y * width);
             // All lanes, or none.
-            let all = kb.int(i64::from(segment.lanes));
-            let lanes = kb.select(exists, all, zero);
-            (kb.add(line, first_x), kb.lane_mask(lanes, segment.lanes))
+            let lanes = expr!(kb, select(exists, int(i64::from(segment.lanes)), zero));
+            (expr!(kb, line + first_x), kb.lane_mask(lanes, segment.lanes))
         });
         let rows = rows.collect();
         let masks = shifts(plan.method.side(), segment.lanes).into_iter().map(|shift| {
-            let shift = kb.int(shift);
-            let x = kb.add(first_x, shift);
-            let (start, stop) = (kb.sub(zero, x), kb.sub(width, x));
+            let x = expr!(kb, first_x + int(shift));
+            let (start, stop) = (expr!(kb, zero - x), expr!(kb, width - x));
             let (before, until) = (kb.lane_mask(start, segment.lanes), kb.lane_mask(stop, segment.lanes));
-            let behind = kb.emit(OpKind::Not, &[before]);
-            kb.and(until, behind)
+            expr!(kb, until & !before)
         });
         Reading { rows, masks: masks.collect() }
     }
@@ -88,8 +81,8 @@ impl Emitter<'_, '_> {
             .into_iter()
             .zip(masks)
             .map(|(shift, &mask)| {
-                let (shift, mask) = (kb.int(shift), kb.and(mask, exists));
-                let at = kb.add(from, shift);
+                let (shift, mask) = (kb.int(shift), expr!(kb, mask & exists));
+                let at = expr!(kb, from + shift);
                 let loaded = kb.load(self.input, at, segment.lanes, Some(mask));
                 kb.convert(loaded, DType::F32)
             })

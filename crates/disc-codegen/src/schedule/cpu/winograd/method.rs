@@ -5,6 +5,7 @@
 //! transformations make up for their scales.
 use crate::{kernel::KernelBuilder, schedule::VersionKind};
 use disc_ir::{DType, Value};
+use disc_kernel_macros::expr;
 
 /// Places along a side of the transformed kernel.
 pub(super) const KERNEL_SIDE: i64 = 6;
@@ -68,11 +69,9 @@ impl Method {
             Self::Large => place,
             Self::Small => {
                 let side = kb.int(self.read());
-                let (down, across) = (kb.div(place, side), kb.rem(place, side));
+                let (down, across) = (expr!(kb, place / side), expr!(kb, place % side));
                 let [down, across] = [down, across].map(|number| point_in_kernel(kb, number));
-                let side = kb.int(KERNEL_SIDE);
-                let row = kb.mul(down, side);
-                kb.add(row, across)
+                expr!(kb, down * int(KERNEL_SIDE) + across)
             }
         }
     }
@@ -90,20 +89,19 @@ impl Method {
     pub(super) fn transform_input(self, kb: &mut KernelBuilder, d: &[Value]) -> Vec<Value> {
         let lanes = kb.lanes(d[0]);
         let times = |kb: &mut KernelBuilder, factor: f64, value: Value, sum: Value| {
-            let factor = kb.float(DType::F32, factor, lanes);
-            kb.fma(factor, value, sum)
+            expr!(kb, fma(float(DType::F32, factor, lanes), value, sum))
         };
         if self == Self::Small {
-            let (even, plus, minus) = (kb.sub(d[0], d[2]), kb.add(d[1], d[2]), kb.sub(d[1], d[2]));
+            let (even, plus, minus) = (expr!(kb, d[0] - d[2]), expr!(kb, d[1] + d[2]), expr!(kb, d[1] - d[2]));
             let [four, three_less, three] = [4.0, -3.0, 3.0].map(|factor| kb.float(DType::F32, factor, lanes));
-            return vec![kb.mul(four, even), kb.mul(three_less, plus), kb.mul(three, minus), kb.sub(d[1], d[3])];
+            return vec![expr!(kb, four * even), expr!(kb, three_less * plus), expr!(kb, three * minus), expr!(kb, d[1] - d[3])];
         }
         let first = times(kb, -5.0, d[2], d[4]);
         let first = times(kb, 4.0, d[0], first);
         let even = times(kb, -4.0, d[2], d[4]);
         let odd = times(kb, -4.0, d[1], d[3]);
-        let (plus, minus) = (kb.add(even, odd), kb.sub(even, odd));
-        let (even, odd) = (kb.sub(d[4], d[2]), kb.sub(d[3], d[1]));
+        let (plus, minus) = (expr!(kb, even + odd), expr!(kb, even - odd));
+        let (even, odd) = (expr!(kb, d[4] - d[2]), expr!(kb, d[3] - d[1]));
         let (twice, back) = (times(kb, 2.0, odd, even), times(kb, -2.0, odd, even));
         let last = times(kb, -5.0, d[3], d[5]);
         let last = times(kb, 4.0, d[1], last);
@@ -121,17 +119,16 @@ impl Method {
     pub(super) fn transform_products(self, kb: &mut KernelBuilder, m: &[Value]) -> Vec<Value> {
         let lanes = kb.lanes(m[0]);
         let times = |kb: &mut KernelBuilder, factor: f64, value: Value, sum: Value| {
-            let factor = kb.float(DType::F32, factor, lanes);
-            kb.fma(factor, value, sum)
+            expr!(kb, fma(float(DType::F32, factor, lanes), value, sum))
         };
-        let (ones, ones_less) = (kb.add(m[1], m[2]), kb.sub(m[1], m[2]));
-        let first = kb.add(m[0], ones);
+        let (ones, ones_less) = (expr!(kb, m[1] + m[2]), expr!(kb, m[1] - m[2]));
+        let first = expr!(kb, m[0] + ones);
         if self == Self::Small {
-            return vec![first, kb.sub(ones_less, m[3])];
+            return vec![first, expr!(kb, ones_less - m[3])];
         }
-        let (twos, twos_less) = (kb.add(m[3], m[4]), kb.sub(m[3], m[4]));
-        let first = kb.add(first, twos);
-        let last = kb.add(ones_less, m[5]);
+        let (twos, twos_less) = (expr!(kb, m[3] + m[4]), expr!(kb, m[3] - m[4]));
+        let first = expr!(kb, first + twos);
+        let last = expr!(kb, ones_less + m[5]);
         vec![first, times(kb, 2.0, twos_less, ones_less), times(kb, 4.0, twos, ones), times(kb, 8.0, twos_less, last)]
     }
 }
@@ -139,7 +136,5 @@ impl Method {
 /// The first three points of the methods are the same, and the last one.
 fn point_in_kernel(kb: &mut KernelBuilder, number: Value) -> Value {
     let (three, two) = (kb.int(3), kb.int(2));
-    let is_last = kb.div(number, three);
-    let skipped = kb.mul(is_last, two);
-    kb.add(number, skipped)
+    expr!(kb, number + number / three * two)
 }

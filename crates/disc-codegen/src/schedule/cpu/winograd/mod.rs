@@ -32,6 +32,7 @@ use crate::{
     schedule::{Group, Scheduled, Version, common::kernel_frame::KernelFrame},
 };
 use disc_ir::{DType, Dim, Inst, TensorType, Value};
+use disc_kernel_macros::expr;
 use method::{KERNEL_SIDE, Method};
 use plan::WinogradPlan;
 
@@ -121,21 +122,18 @@ impl Emitter<'_, '_> {
     fn unit(&mut self, kb: &mut KernelBuilder, unit: Value) {
         let plan = self.plan;
         let (one, chunks) = (kb.int(1), kb.int(plan.chunks()));
-        let (chunk, block) = (kb.rem(unit, chunks), kb.div(unit, chunks));
+        let (chunk, block) = (expr!(kb, unit % chunks), expr!(kb, unit / chunks));
         let most = plan.tiles_of_block(kb);
-        let first = kb.mul(block, most);
+        let first = expr!(kb, block * most);
         let tiles = kb.dim(&plan.tiles());
-        let end = kb.add(first, most);
-        let end = kb.map(disc_ir::OpKind::Minimum, &[end, tiles]);
+        let end = expr!(kb, min(first + most, tiles));
         self.segments(kb, [first, end], &mut |emitter, kb, segment| emitter.transform(kb, segment));
         let per_chunk = kb.int(plan.chunk_blocks());
-        let low = kb.mul(chunk, per_chunk);
-        let high = kb.add(low, per_chunk);
-        let blocks = kb.int(plan.blocks);
-        let high = kb.map(disc_ir::OpKind::Minimum, &[high, blocks]);
+        let low = expr!(kb, chunk * per_chunk);
+        let high = expr!(kb, min(low + per_chunk, int(plan.blocks)));
         let features = kb.open_for([low, high, one]);
         self.elements.open_scope();
-        let count = kb.sub(end, first);
+        let count = expr!(kb, end - first);
         self.multiply(kb, features.index, count);
         let block = features.index;
         self.segments(kb, [first, end], &mut |emitter, kb, segment| emitter.finish(kb, segment, block));
@@ -153,12 +151,11 @@ impl Emitter<'_, '_> {
     ) {
         let plan = self.plan;
         let half = plan.lanes / 2;
-        let (columns, limit) = (kb.dim(&plan.tile_columns()), kb.int(i64::from(half)));
-        let is_short = kb.compare("LE", columns, limit);
+        let is_short = expr!(kb, dim(&plan.tile_columns()) <= int(i64::from(half)));
         let short = kb.open_if(is_short);
         self.rows_of_tiles(kb, [first, end], half, body);
         kb.close_if(short);
-        let is_long = kb.emit(disc_ir::OpKind::Not, &[is_short]);
+        let is_long = expr!(kb, !is_short);
         let long = kb.open_if(is_long);
         self.rows_of_tiles(kb, [first, end], plan.lanes, body);
         kb.close_if(long);
@@ -174,25 +171,25 @@ impl Emitter<'_, '_> {
         let plan = self.plan;
         let (zero, vector) = (kb.int(0), kb.int(i64::from(lanes)));
         let (columns, rows) = (kb.dim(&plan.tile_columns()), kb.dim(&plan.tile_rows()));
-        let mut walk = kb.open_while(&[first], |kb, carried| kb.compare("LT", carried[0], end));
+        let mut walk = kb.open_while(&[first], |kb, carried| expr!(kb, carried[0] < end));
         self.elements.open_scope();
         let tile = walk.carried[0];
-        let (number, column) = (kb.div(tile, columns), kb.rem(tile, columns));
-        let (batch, row) = (kb.div(number, rows), kb.rem(number, rows));
-        let (room, left) = (kb.sub(columns, column), kb.sub(end, tile));
-        let length = kb.map(disc_ir::OpKind::Minimum, &[room, left]);
+        let (number, column) = (expr!(kb, tile / columns), expr!(kb, tile % columns));
+        let (batch, row) = (expr!(kb, number / rows), expr!(kb, number % rows));
+        let length = expr!(kb, min(columns - column, end - tile));
         let pieces = kb.open_for([zero, length, vector]);
         self.elements.open_scope();
-        let (here, left) = (kb.add(tile, pieces.index), kb.sub(length, pieces.index));
-        let count = kb.map(disc_ir::OpKind::Minimum, &[left, vector]);
-        let segment = Segment { batch, row, column: kb.add(column, pieces.index), first: kb.sub(here, first), count, lanes };
+        let here = expr!(kb, tile + pieces.index);
+        let count = expr!(kb, min(length - pieces.index, vector));
+        let segment =
+            Segment { batch, row, column: expr!(kb, column + pieces.index), first: expr!(kb, here - first), count, lanes };
         let wide = std::mem::replace(&mut self.elements.lanes, lanes);
         body(self, kb, &segment);
         self.elements.lanes = wide;
         self.elements.close_scope();
         kb.close_for(pieces);
         self.elements.close_scope();
-        walk.next = vec![kb.add(tile, length)];
+        walk.next = vec![expr!(kb, tile + length)];
         kb.close_while(walk);
     }
 
@@ -200,22 +197,18 @@ impl Emitter<'_, '_> {
     fn multiply(&mut self, kb: &mut KernelBuilder, block: Value, count: Value) {
         let plan = self.plan;
         let (zero, one, places) = (kb.int(0), kb.int(1), kb.int(plan.method.places()));
-        let limit = kb.int(i64::from(plan.lanes));
-        let is_narrow = kb.compare("LE", count, limit);
+        let is_narrow = expr!(kb, count <= int(i64::from(plan.lanes)));
         let place = kb.open_for([zero, places, one]);
-        let stored = kb.int(KERNEL_SIDE * KERNEL_SIDE);
-        let before = kb.mul(block, stored);
+        let before = expr!(kb, block * int(KERNEL_SIDE * KERNEL_SIDE));
         let within = plan.method.place_in_kernel(kb, place.index);
-        let number = kb.add(before, within);
+        let number = expr!(kb, before + within);
         let size = kb.int(plan.channels * plan.rows);
-        let left = kb.mul(number, size);
-        let next = kb.add(place.index, one);
+        let left = expr!(kb, number * size);
+        let next = expr!(kb, place.index + one);
         let next = plan.method.place_in_kernel(kb, next);
-        let gap = kb.sub(next, within);
-        let gap = kb.sub(gap, one);
-        let gap = kb.mul(gap, size);
+        let gap = expr!(kb, (next - within - one) * size);
         let (right, to) = (kb.int(plan.tiles_pitch()), kb.int(plan.products_pitch()));
-        let (right, to) = (kb.mul(place.index, right), kb.mul(place.index, to));
+        let (right, to) = (expr!(kb, place.index * right), expr!(kb, place.index * to));
         let arguments = [self.kernel, self.held, self.made, left, right, to, gap];
         let call = |vectors: i64| {
             let name = gemm::name(self.name, vectors);

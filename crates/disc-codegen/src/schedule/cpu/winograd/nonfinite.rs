@@ -14,7 +14,8 @@ use crate::{
     kernel::{Index, KernelBuilder, Site},
     schedule::{Group, common::kernel_frame::GroupMemory},
 };
-use disc_ir::{DType, Dim, Function, FunctionKind, OpKind, Value};
+use disc_ir::{DType, Dim, Function, FunctionKind, Value};
+use disc_kernel_macros::expr;
 
 /// Elements along a side of a window.
 const TAPS: i64 = 3;
@@ -47,9 +48,9 @@ pub(super) fn emit(group: &Group<'_>, plan: &WinogradPlan, kernel: &str, first_s
     let (zero, vector) = (kb.int(0), kb.int(i64::from(plan.lanes)));
     let piece = kb.open_for([zero, count, vector]);
     nonfinite.elements.open_scope();
-    let x = kb.add(column, piece.index);
+    let x = expr!(kb, column + piece.index);
     let sums = nonfinite.sums(&mut kb, feature, x);
-    let left = kb.sub(count, piece.index);
+    let left = expr!(kb, count - piece.index);
     nonfinite.store(&mut kb, feature, x, sums, left);
     nonfinite.elements.close_scope();
     kb.close_for(piece);
@@ -74,14 +75,14 @@ impl Nonfinite<'_, '_> {
         let start = vec![kb.zero(DType::F32, lanes); plan.method.side() as usize];
         let mut channel = kb.open_for_carrying([zero, channels, one], &start);
         self.elements.open_scope();
-        let before = kb.mul(channel.index, plane);
+        let before = expr!(kb, channel.index * plane);
         let mut sums = channel.carried.clone();
         for (across, &(shift, inside)) in columns.iter().enumerate() {
             let weights: Vec<Value> =
                 (0..TAPS).map(|down| self.weight(kb, feature, channel.index, [down, across as i64])).collect();
             for (number, &(row, exists)) in rows.iter().enumerate() {
-                let (at, mask) = (kb.add(row, before), kb.and(inside, exists));
-                let at = kb.add(at, shift);
+                let (at, mask) = (expr!(kb, row + before), expr!(kb, inside & exists));
+                let at = expr!(kb, at + shift);
                 let input = self.elements.buffer(plan.input);
                 let loaded = kb.load(input, at, lanes, Some(mask));
                 let elements = kb.convert(loaded, DType::F32);
@@ -104,15 +105,13 @@ impl Nonfinite<'_, '_> {
         let (zero, all) = (kb.int(0), kb.int(i64::from(plan.lanes)));
         let [height, width] = [0, 1].map(|i| kb.dim(&plan.size[i]));
         let image = kb.dim(&(Dim::constant(plan.channels) * &plan.size[0] * &plan.size[1]));
-        let (image, low) = (kb.mul(self.corner.batch, image), kb.dim(&plan.low[0]));
-        let first = kb.sub(self.corner.row, low);
+        let image = expr!(kb, self.corner.batch * image);
+        let first = expr!(kb, self.corner.row - dim(&plan.low[0]));
         let rows = (0..plan.method.side() + TAPS - 1).map(|row| {
-            let row = kb.int(row);
-            let y = kb.add(first, row);
-            let (after, before) = (kb.compare("GE", y, zero), kb.compare("LT", y, height));
-            let exists = kb.and(after, before);
-            let (line, lanes) = (kb.mul(y, width), kb.select(exists, all, zero));
-            (kb.add(image, line), kb.lane_mask(lanes, plan.lanes))
+            let y = expr!(kb, first + int(row));
+            let exists = expr!(kb, (y >= zero) & (y < height));
+            let (line, lanes) = (expr!(kb, y * width), kb.select(exists, all, zero));
+            (expr!(kb, image + line), kb.lane_mask(lanes, plan.lanes))
         });
         rows.collect()
     }
@@ -121,15 +120,14 @@ impl Nonfinite<'_, '_> {
     /// and the mask of lanes that have one.
     fn columns(&self, kb: &mut KernelBuilder, x: Value) -> Vec<(Value, Value)> {
         let plan = self.plan;
-        let (zero, width, low) = (kb.int(0), kb.dim(&plan.size[1]), kb.dim(&plan.low[1]));
-        let first = kb.sub(x, low);
+        let (zero, width) = (kb.int(0), kb.dim(&plan.size[1]));
+        let first = expr!(kb, x - dim(&plan.low[1]));
         let columns = (0..TAPS).map(|tap| {
-            let tap = kb.int(tap);
-            let here = kb.add(first, tap);
-            let (start, stop) = (kb.sub(zero, here), kb.sub(width, here));
+            let here = expr!(kb, first + int(tap));
+            let (start, stop) = (expr!(kb, zero - here), expr!(kb, width - here));
             let (before, until) = (kb.lane_mask(start, plan.lanes), kb.lane_mask(stop, plan.lanes));
-            let behind = kb.emit(OpKind::Not, &[before]);
-            (here, kb.and(until, behind))
+            let behind = expr!(kb, !before);
+            (here, expr!(kb, until & behind))
         });
         columns.collect()
     }
@@ -149,9 +147,8 @@ impl Nonfinite<'_, '_> {
     fn store(&mut self, kb: &mut KernelBuilder, feature: Value, x: Value, sums: Vec<Value>, left: Value) {
         let height = kb.dim(&self.plan.height);
         for (down, sum) in sums.into_iter().enumerate() {
-            let shift = kb.int(down as i64);
-            let y = kb.add(self.corner.row, shift);
-            let exists = kb.compare("LT", y, height);
+            let y = expr!(kb, self.corner.row + int(down as i64));
+            let exists = expr!(kb, y < height);
             let guard = kb.open_if(exists);
             let at = Position { batch: self.corner.batch, feature, y, x };
             store(kb, self.group, self.plan, &mut self.elements, &self.targets, at, (sum, Some(left)));

@@ -3,6 +3,7 @@
 use super::{Emitter, Position, Segment};
 use crate::kernel::KernelBuilder;
 use disc_ir::{DType, Value};
+use disc_kernel_macros::expr;
 
 /// The place of the results of a segment: the first one, and their number in a row.
 pub(super) struct Corner {
@@ -19,25 +20,21 @@ impl Emitter<'_, '_> {
         let plan = self.plan;
         let (zero, one, side) = (kb.int(0), kb.int(1), kb.int(plan.method.side()));
         let (rows, features, width) = (kb.int(plan.rows), kb.int(plan.features), kb.dim(&plan.width));
-        let (row, column) = (kb.mul(segment.row, side), kb.mul(segment.column, side));
-        let (tiles, room) = (kb.mul(segment.count, side), kb.sub(width, column));
-        let count = kb.map(disc_ir::OpKind::Minimum, &[tiles, room]);
+        let (row, column) = (expr!(kb, segment.row * side), expr!(kb, segment.column * side));
+        let count = expr!(kb, min(segment.count * side, width - column));
         let corner = Corner { batch: segment.batch, row, column, count };
-        let first = kb.mul(block, rows);
-        let left = kb.sub(features, first);
-        let height = kb.map(disc_ir::OpKind::Minimum, &[rows, left]);
+        let first = expr!(kb, block * rows);
+        let height = expr!(kb, min(rows, features - first));
         let feature = kb.open_for([zero, height, one]);
         self.elements.open_scope();
-        let pitch = kb.int(plan.products_row());
-        let from = kb.mul(feature.index, pitch);
-        let from = kb.add(from, segment.first);
+        let from = expr!(kb, feature.index * int(plan.products_row()) + segment.first);
         let results = self.results(kb, segment, from);
-        let number = kb.add(first, feature.index);
+        let number = expr!(kb, first + feature.index);
         let is_odd = is_not_finite(kb, segment, &results);
         let again = kb.open_if(is_odd);
         self.call_again(kb, &corner, number);
         kb.close_if(again);
-        let is_even = kb.emit(disc_ir::OpKind::Not, &[is_odd]);
+        let is_even = expr!(kb, !is_odd);
         let finite = kb.open_if(is_even);
         self.elements.open_scope();
         for (down, columns) in results.into_iter().enumerate() {
@@ -56,7 +53,7 @@ impl Emitter<'_, '_> {
             let column: Vec<Value> = (0..method.read())
                 .map(|down| {
                     let shift = kb.int((down * method.read() + across) * self.plan.products_pitch());
-                    let at = kb.add(from, shift);
+                    let at = expr!(kb, from + shift);
                     kb.load(self.made, at, segment.lanes, None)
                 })
                 .collect();
@@ -70,26 +67,24 @@ impl Emitter<'_, '_> {
     /// Stores row `down` of the tiles: its columns by turns are what lies side by side.
     fn row(&mut self, kb: &mut KernelBuilder, corner: &Corner, feature: Value, down: i64, columns: Vec<Value>, lanes: u32) {
         let (shift, height) = (kb.int(down), kb.dim(&self.plan.height));
-        let y = kb.add(corner.row, shift);
-        let exists = kb.compare("LT", y, height);
+        let y = expr!(kb, corner.row + shift);
+        let exists = expr!(kb, y < height);
         let guard = kb.open_if(exists);
         self.elements.open_scope();
         for (number, vector) in joined(kb, &columns).into_iter().enumerate() {
             let done = kb.int(number as i64 * i64::from(lanes));
-            let (left, x) = (kb.sub(corner.count, done), kb.add(corner.column, done));
+            let (left, x) = (expr!(kb, corner.count - done), expr!(kb, corner.column + done));
             let at = Position { batch: corner.batch, feature, y, x };
-            let zero = kb.int(0);
-            let any = kb.compare("GT", left, zero);
+            let any = expr!(kb, left > 0);
             let some = kb.open_if(any);
             if self.plan.has_masks {
                 self.store(kb, at, (vector, Some(left)));
             } else {
-                let whole = kb.int(i64::from(lanes));
-                let is_whole = kb.compare("GE", left, whole);
+                let is_whole = expr!(kb, left >= int(i64::from(lanes)));
                 let all = kb.open_if(is_whole);
                 self.store(kb, at, (vector, None));
                 kb.close_if(all);
-                let is_cut = kb.emit(disc_ir::OpKind::Not, &[is_whole]);
+                let is_cut = expr!(kb, !is_whole);
                 let cut = kb.open_if(is_cut);
                 self.store(kb, at, (vector, Some(left)));
                 kb.close_if(cut);
@@ -108,17 +103,18 @@ impl Emitter<'_, '_> {
 /// Tests if a result of the segment's tiles is not finite. A sum that overflows counts as not
 /// finite: it costs only time.
 fn is_not_finite(kb: &mut KernelBuilder, segment: &Segment, results: &[Vec<Value>]) -> Value {
-    let add =
-        |kb: &mut KernelBuilder, values: Vec<Value>| values.into_iter().reduce(|a, b| kb.add(a, b)).expect("tiles have sides");
+    let add = |kb: &mut KernelBuilder, values: Vec<Value>| {
+        values.into_iter().reduce(|a, b| expr!(kb, a + b)).expect("tiles have sides")
+    };
     let rows: Vec<Value> = results.iter().map(|row| add(kb, row.clone())).collect();
     let (sum, none) = (add(kb, rows), kb.zero(DType::F32, segment.lanes));
     // Lanes without a tile hold anything.
     let tiles = kb.lane_mask(segment.count, segment.lanes);
     let sum = kb.select(tiles, sum, none);
     // NaN where it is not finite, else 0.
-    let odd = kb.mul(sum, none);
-    let (odd, zero) = (kb.reduce_lanes(odd, "add"), kb.float(DType::F32, 0.0, 1));
-    kb.compare("NE", odd, zero)
+    let odd = expr!(kb, sum * none);
+    let odd = kb.reduce_lanes(odd, "add");
+    expr!(kb, odd != float(DType::F32, 0.0, 1))
 }
 
 /// Vectors of the columns by turns: what `parted` takes apart.

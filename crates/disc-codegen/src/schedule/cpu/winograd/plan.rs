@@ -10,6 +10,7 @@ use crate::{
     },
 };
 use disc_ir::{DType, Dim, Inst, OpKind, Value};
+use disc_kernel_macros::expr;
 use disc_passes::{
     analysis::query::Query,
     fusion::fuse_interleave::{Interleaved, InterleavedPart},
@@ -169,8 +170,7 @@ impl WinogradPlan {
         let even = self.tiles().ceil_div(&blocks);
         let more = &blocks * even.ceil_div(&lanes) - self.tiles().ceil_div(&lanes);
         let [more, blocks, even] = [&(more * 4), &blocks, &even].map(|dim| kb.dim(dim));
-        let (pays, full) = (kb.compare("LE", more, blocks), kb.int(self.block_tiles()));
-        kb.select(pays, even, full)
+        expr!(kb, select(more <= blocks, even, int(self.block_tiles())))
     }
 
     pub(super) fn chunks(&self) -> i64 {

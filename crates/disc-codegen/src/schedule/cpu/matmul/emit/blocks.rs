@@ -13,7 +13,8 @@ use crate::{
         cpu::matmul::plan::{MatmulPlan, source::Source},
     },
 };
-use disc_ir::{Dim, OpKind, Value};
+use disc_ir::{Dim, Value};
+use disc_kernel_macros::expr;
 
 /// A product within the kernel.
 pub(in crate::schedule) struct Part<'g> {
@@ -42,9 +43,7 @@ impl<'a> Blocks<'a> {
     }
 
     pub(in crate::schedule) fn has_at_most(&self, kb: &mut KernelBuilder, rows: u32) -> Value {
-        let count = kb.sub(self.rows[1], self.rows[0]);
-        let limit = kb.int(i64::from(rows));
-        kb.compare("LE", count, limit)
+        expr!(kb, self.rows[1] - self.rows[0] <= int(i64::from(rows)))
     }
 
     /// Tests `also`, and that the panels from the first column on are whole.
@@ -53,9 +52,7 @@ impl<'a> Blocks<'a> {
             return also;
         }
         let (width, columns) = (kb.int(panels * i64::from(self.panel_width)), kb.dim(&self.columns));
-        let end = kb.add(self.column, width);
-        let whole = kb.compare("LE", end, columns);
-        kb.and(whole, also)
+        expr!(kb, (self.column + width <= columns) & also)
     }
 
     /// Gives the batch position as arguments.
@@ -122,16 +119,14 @@ impl<'a> Blocks<'a> {
                     Vec::new()
                 }
             };
-            let is_first = kb.compare("EQ", number, zero);
+            let is_first = expr!(kb, number == zero);
             kb.if_(is_first, call(first, right), call(others, there));
         });
     }
 
     /// Gives the start of the left operand for a row.
     pub(in crate::schedule) fn left_of(&self, kb: &mut KernelBuilder, plan: &MatmulPlan, row: Value) -> Value {
-        let stride = kb.dim(&plan.shape.m.left);
-        let offset = kb.mul(row, stride);
-        kb.add(self.left, offset)
+        expr!(kb, self.left + row * dim(&plan.shape.m.left))
     }
 
     /// Gives the arguments of a routine: for block number `block`, whose first row is `first` and
@@ -181,14 +176,13 @@ impl<'a> Blocks<'a> {
     pub(in crate::schedule) fn call_dots(&self, kb: &mut KernelBuilder, group: &Group<'_>, part: &Part<'_>, right: Value) {
         let plan = part.plan;
         let (width, columns) = (kb.int(i64::from(plan.tile.columns)), kb.dim(&plan.shape.n.size));
-        let end = kb.add(self.column, width);
-        let end = kb.map(OpKind::Minimum, &[end, columns]);
+        let end = expr!(kb, min(self.column + width, columns));
         let [tall, wide] = plan.dot_blocks(group.target);
         in_blocks(kb, self.rows, &tall, &mut |kb, rows, row| {
             in_blocks(kb, [self.column, end], &wide, &mut |kb, columns, column| {
                 let (down, across) = (kb.dim(&plan.shape.m.left), kb.dim(&plan.shape.n.right));
-                let (down, across) = (kb.mul(row, down), kb.mul(column, across));
-                let (left, right) = (kb.add(self.left, down), kb.add(right, across));
+                let (down, across) = (expr!(kb, row * down), expr!(kb, column * across));
+                let (left, right) = (expr!(kb, self.left + down), expr!(kb, right + across));
                 let mut arguments = part.operands.arguments();
                 arguments.extend([left, right, row, column]);
                 arguments.extend(self.outer(plan));
@@ -210,9 +204,9 @@ impl<'a> Blocks<'a> {
         let plan = part.plan;
         let (zero, stride) = (kb.int(0), kb.dim(&plan.rest_stride()));
         let [start, count] = tail_columns::rest(kb, plan, self.column);
-        let start = kb.add(self.column, start);
+        let start = expr!(kb, self.column + start);
         in_blocks(kb, [zero, count], &plan.rest_blocks(), &mut |kb, columns, number| {
-            let (right, column) = (kb.mul(number, stride), kb.add(start, number));
+            let (right, column) = (expr!(kb, number * stride), expr!(kb, start + number));
             let arguments = self.arguments(part, [left, right], [first, column], [block, zero]);
             let source = Source::Along(columns);
             dispatch(kb, &part.name, source, &arguments, height, plan.heights(group.target, source));

@@ -1,6 +1,7 @@
 //! Calls of routines: by the height of a block, and for blocks of several sizes.
 use crate::{kernel::KernelBuilder, schedule::cpu::matmul::plan::source::Source};
 use disc_ir::Value;
+use disc_kernel_macros::expr;
 
 /// Runs `body` for blocks of the sizes, largest first, from `low` to below `high`.
 pub(in crate::schedule) fn in_blocks(
@@ -12,10 +13,7 @@ pub(in crate::schedule) fn in_blocks(
     let mut low = low;
     for &size in sizes {
         let step = kb.int(i64::from(size));
-        let left = kb.sub(high, low);
-        let whole = kb.div(left, step);
-        let whole = kb.mul(whole, step);
-        let end = kb.add(low, whole);
+        let end = expr!(kb, low + (high - low) / step * step);
         let blocks = kb.open_for([low, end, step]);
         body(kb, size, blocks.index);
         kb.close_for(blocks);
@@ -38,8 +36,7 @@ pub(in crate::schedule) fn dispatch(
         return;
     }
     let middle = (low + high).div_ceil(2);
-    let limit = kb.int(i64::from(middle));
-    let less = kb.compare("LT", height, limit);
+    let less = expr!(kb, height < int(i64::from(middle)));
     let below = |kb: &mut KernelBuilder| {
         dispatch(kb, part, source, arguments, height, [low, middle - 1]);
         Vec::new()

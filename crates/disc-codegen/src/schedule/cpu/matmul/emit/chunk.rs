@@ -13,7 +13,8 @@ use crate::{
         cpu::matmul::plan::{MatmulPlan, forms::RightForm, partition::SPAN, right::few_rows, source::Source},
     },
 };
-use disc_ir::{OpKind, TensorType, Value};
+use disc_ir::{TensorType, Value};
+use disc_kernel_macros::expr;
 
 /// The rows that a unit multiplies by its panels.
 #[derive(Clone, Copy)]
@@ -40,26 +41,23 @@ pub(in crate::schedule) fn panels(
     let mut bases = partition::bases(kb, plan, at);
     if plan.left.is_packed() {
         // The rows in task memory start with the first of the chunk.
-        let (zero, stride) = (kb.int(0), kb.dim(&plan.shape.m.left));
-        let before = kb.mul(rows[0], stride);
-        bases[0] = kb.sub(zero, before);
+        bases[0] = expr!(kb, 0 - rows[0] * dim(&plan.shape.m.left));
     }
     let chunk = Chunk { group, at, bases, rows };
     let span = kb.dim(&plan.span(group.target));
-    let first = kb.mul(unit, span);
+    let first = expr!(kb, unit * span);
     let Some(few) = plan.wide_rows(group.target) else {
         return chunk.span(kb, part, [first, span]);
     };
-    let width = kb.int(i64::from(plan.tile.columns));
-    let column = kb.mul(first, width);
+    let column = expr!(kb, first * int(i64::from(plan.tile.columns)));
     let block = chunk.blocks(plan, column);
     let is_few = block.has_at_most(kb, few);
     let is_few = block.is_whole(kb, plan.partition.whole_spans, SPAN, is_few);
     let wide = kb.open_if(is_few);
-    let right = kb.add(bases[1], column);
+    let right = expr!(kb, bases[1] + column);
     block.call(kb, group, part, Source::Wide, right);
     kb.close_if(wide);
-    let is_more = kb.emit(OpKind::Not, &[is_few]);
+    let is_more = expr!(kb, !is_few);
     let narrow = kb.open_if(is_more);
     chunk.span(kb, part, [first, span]);
     kb.close_if(narrow);
@@ -76,8 +74,7 @@ impl<'a> Chunk<'a> {
         if kb.known_int(span) == Some(1) && part.plan.panels_at_once() == 1 {
             return self.panel(kb, part, first);
         }
-        let last = kb.add(first, span);
-        let last = kb.map(OpKind::Minimum, &[last, count]);
+        let last = expr!(kb, min(first + span, count));
         if part.plan.panels_at_once() > 1 {
             return self.at_once(kb, part, [first, last]);
         }
@@ -89,14 +86,11 @@ impl<'a> Chunk<'a> {
     /// Packs one panel where that pays, and multiplies by it.
     fn panel(&self, kb: &mut KernelBuilder, part: &mut Part<'_>, panel: Value) {
         let (plan, group) = (part.plan, self.group);
-        let width = kb.int(i64::from(plan.tile.columns));
-        let column = kb.mul(panel, width);
+        let column = expr!(kb, panel * int(i64::from(plan.tile.columns)));
         let block = self.blocks(plan, column);
         let few = match plan.right.form {
             RightForm::Panels => {
-                let size = kb.dim(&plan.panel_size());
-                let offset = kb.mul(panel, size);
-                let right = kb.add(self.bases[1], offset);
+                let right = expr!(kb, self.bases[1] + panel * dim(&plan.panel_size()));
                 return self.prepared(kb, part, &block, right);
             }
             RightForm::Dots => return block.call_dots(kb, group, part, self.bases[1]),
@@ -109,14 +103,14 @@ impl<'a> Chunk<'a> {
         let open = kb.open_if(few);
         match plan.right.form {
             RightForm::Rows => {
-                let right = kb.add(self.bases[1], column);
+                let right = expr!(kb, self.bases[1] + column);
                 block.call(kb, group, part, Source::InPlace, right);
             }
             RightForm::Int4(_) => block.call(kb, group, part, Source::Int4, panel),
             _ => block.call_dots(kb, group, part, self.bases[1]),
         }
         kb.close_if(open);
-        let many = kb.emit(OpKind::Not, &[few]);
+        let many = expr!(kb, !few);
         let open = kb.open_if(many);
         match plan.right.int4() {
             Some(int4) => {
@@ -155,8 +149,7 @@ impl<'a> Chunk<'a> {
         match plan.wide_rows(self.group.target) {
             Some(rows) => {
                 let fewer = block.has_at_most(kb, rows);
-                let more = kb.emit(OpKind::Not, &[fewer]);
-                kb.and(few, more)
+                expr!(kb, few & !fewer)
             }
             None => few,
         }
@@ -172,12 +165,12 @@ impl<'a> Chunk<'a> {
             return self.copied(kb, part, block);
         }
         let few = block.has_at_most(kb, plan.rows_in_place());
-        let many = kb.emit(OpKind::Not, &[few]);
+        let many = expr!(kb, !few);
         let copies = block.is_whole(kb, plan.partition.whole_panels, 1, many);
         let open = kb.open_if(copies);
         self.copied(kb, part, block);
         kb.close_if(open);
-        let packs = kb.emit(OpKind::Not, &[copies]);
+        let packs = expr!(kb, !copies);
         let open = kb.open_if(packs);
         self.packed_first(kb, part, block);
         kb.close_if(open);
@@ -186,7 +179,7 @@ impl<'a> Chunk<'a> {
     /// Reads the panel in place for the first block of rows, which leaves it in task memory for the
     /// others: a copy by itself would wait for memory without anything to multiply.
     fn copied(&self, kb: &mut KernelBuilder, part: &Part<'_>, block: &Blocks<'_>) {
-        let right = kb.add(self.bases[1], block.column);
+        let right = expr!(kb, self.bases[1] + block.column);
         block.call_in_turn(kb, self.group, part, [Source::Copied, Source::Task], right);
     }
 
@@ -206,8 +199,8 @@ impl<'a> Chunk<'a> {
         let elements = plan.packed_panel_elements();
         let size = kb.dim(&elements);
         let place = |kb: &mut KernelBuilder, panel: Value| {
-            let number = kb.sub(panel, first);
-            [kb.mul(panel, width), kb.mul(number, size)]
+            let number = expr!(kb, panel - first);
+            [expr!(kb, panel * width), expr!(kb, number * size)]
         };
         let panel_loop = kb.open_for([first, last, one]);
         let [column, offset] = place(kb, panel_loop.index);
@@ -246,8 +239,7 @@ impl<'a> Chunk<'a> {
 /// Runs `body` with the source of a panel in task memory: one of fewer narrow vectors, where these
 /// have room for the columns from `column` on.
 fn by_width(kb: &mut KernelBuilder, plan: &MatmulPlan, column: Value, body: &dyn Fn(&mut KernelBuilder, Source)) {
-    let columns = kb.dim(&plan.shape.n.size);
-    let left = kb.sub(columns, column);
+    let left = expr!(kb, dim(&plan.shape.n.size) - column);
     let most = |tail: u32| i64::from(tail * plan.narrow() + plan.most_rest());
     let tails: Vec<(u32, Value)> = plan.tails().into_iter().map(|tail| (tail, kb.int(most(tail)))).collect();
     narrowest(kb, left, &tails, body);
@@ -257,7 +249,7 @@ fn by_width(kb: &mut KernelBuilder, plan: &MatmulPlan, column: Value, body: &dyn
 /// `left` columns.
 fn narrowest(kb: &mut KernelBuilder, left: Value, tails: &[(u32, Value)], body: &dyn Fn(&mut KernelBuilder, Source)) {
     let Some((&(tail, most), wider)) = tails.split_first() else { return body(kb, Source::Task) };
-    let fits = kb.compare("LE", left, most);
+    let fits = expr!(kb, left <= most);
     let here = |kb: &mut KernelBuilder| {
         body(kb, Source::Tail(tail));
         Vec::new()

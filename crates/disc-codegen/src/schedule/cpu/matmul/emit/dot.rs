@@ -9,7 +9,8 @@ use crate::{
     kernel::{Index, KernelBuilder, Site},
     schedule::{Group, cpu::matmul::plan::MatmulPlan},
 };
-use disc_ir::{Function, FunctionKind, OpKind, Solver, Value};
+use disc_ir::{Function, FunctionKind, Solver, Value};
+use disc_kernel_macros::expr;
 
 /// Vectors of a lone sum that are added to in turn.
 const CHAINS: usize = 4;
@@ -45,7 +46,7 @@ pub(in crate::schedule) fn emit(
         {
             if let Some(axis) = axis {
                 let offset = kb.int(i64::from(offset));
-                at[axis] = Index::uniform(kb.add(base, offset));
+                at[axis] = Index::uniform(expr!(kb, base + offset));
             }
         }
         elements.scoped(|elements| store(&mut kb, group, plan, &operands, elements, &at, sum));
@@ -71,12 +72,12 @@ impl Block<'_> {
     fn step(&self, kb: &mut KernelBuilder, k: Value, sums: &[Value], mask: Option<Value>) -> Vec<Value> {
         let mut columns = Vec::with_capacity(self.right.1.len());
         for &start in &self.right.1 {
-            let here = kb.add(start, k);
+            let here = expr!(kb, start + k);
             columns.push(self.read(kb, self.right.0, here, mask));
         }
         let mut next = Vec::with_capacity(sums.len());
         for (&start, sums) in self.left.1.iter().zip(sums.chunks(columns.len())) {
-            let here = kb.add(start, k);
+            let here = expr!(kb, start + k);
             let row = self.read(kb, self.left.0, here, mask);
             let products = sums.iter().zip(&columns);
             next.extend(products.map(|(&sum, &column)| multiply_add(kb, self.plan.compute, row, column, sum)));
@@ -89,22 +90,20 @@ impl Block<'_> {
     fn in_turn(&self, kb: &mut KernelBuilder, solver: &Solver, none: Value, size: Value) -> (Value, Value) {
         let lanes = i64::from(self.plan.tile.lanes);
         let (zero, turn) = (kb.int(0), kb.int(lanes * CHAINS as i64));
-        let whole = kb.div(size, turn);
-        let whole = kb.mul(whole, turn);
+        let whole = expr!(kb, size / turn * turn);
         let block =
             partial_sums::block(self.plan, solver, &self.plan.shape.k.size, lanes * CHAINS as i64 * partial_sums::VECTORS);
         let sums = partial_sums::in_blocks(kb, self.plan, [zero, whole], block, &[none; CHAINS], &mut |kb, [from, to], sums| {
             kb.for_([from, to, turn], sums, |kb, k, carried| {
                 let mut next = Vec::with_capacity(CHAINS);
                 for (chain, sum) in carried.chunks(1).enumerate() {
-                    let shift = kb.int(chain as i64 * lanes);
-                    let here = kb.add(k, shift);
+                    let here = expr!(kb, k + int(chain as i64 * lanes));
                     next.extend(self.step(kb, here, sum, None));
                 }
                 next
             })
         });
-        (sums[1..].iter().fold(sums[0], |a, &b| kb.map(OpKind::Add, &[a, b])), whole)
+        (sums[1..].iter().fold(sums[0], |a, &b| expr!(kb, a + b)), whole)
     }
 }
 
@@ -127,8 +126,7 @@ pub(in crate::schedule) fn accumulate(
         }
         count => (vec![none; count], low),
     };
-    let whole = kb.div(size, vector);
-    let whole = kb.mul(whole, vector);
+    let whole = expr!(kb, size / vector * vector);
     let long = partial_sums::block(plan, &group.solver, &plan.shape.k.size, i64::from(lanes) * partial_sums::VECTORS)
         .filter(|_| count > 1);
     let sums = partial_sums::in_blocks(kb, plan, [low, whole], long, &sums, &mut |kb, [from, to], sums| {
@@ -138,7 +136,7 @@ pub(in crate::schedule) fn accumulate(
         true => sums,
         // At most one turn, for what is left.
         false => kb.for_([whole, size, vector], &sums, |kb, k, carried| {
-            let left = kb.sub(size, k);
+            let left = expr!(kb, size - k);
             let mask = kb.lane_mask(left, lanes);
             block.step(kb, k, carried, Some(mask))
         }),

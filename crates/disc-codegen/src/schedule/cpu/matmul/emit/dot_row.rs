@@ -10,6 +10,7 @@ use crate::{
     schedule::{Group, cpu::matmul::plan::MatmulPlan},
 };
 use disc_ir::{Function, FunctionKind, OpKind, Value};
+use disc_kernel_macros::expr;
 
 pub(in crate::schedule) fn name(part: &str) -> String {
     format!("{part}.dot_row")
@@ -27,8 +28,7 @@ pub(in crate::schedule) fn emit(group: &Group<'_>, plan: &MatmulPlan) -> (Functi
     while sums.len() > 1 {
         sums = sums.chunks(2).map(|pair| kb.map(OpKind::Add, pair)).collect();
     }
-    let columns = kb.dim(&plan.shape.n.size);
-    let left = kb.sub(columns, parameters.column);
+    let left = expr!(kb, dim(&plan.shape.n.size) - parameters.column);
     let mask = kb.lane_mask(left, lanes);
     let mut at = vec![Index::uniform(kb.int(0)); plan.shape.rank];
     for (outer, &position) in plan.shape.outer.iter().zip(&parameters.outer) {
@@ -50,18 +50,15 @@ fn accumulate(kb: &mut KernelBuilder, group: &Group<'_>, plan: &MatmulPlan, para
     let lanes = plan.tile.lanes;
     let left = parameters.operands.left_rows(plan);
     let (one, columns, stride) = (kb.int(1), kb.dim(&plan.shape.n.size), kb.dim(&plan.shape.n.right));
-    let last = kb.sub(columns, one);
+    let last = expr!(kb, columns - one);
     let mut starts = Vec::new();
     for lane in 0..lanes {
-        let number = kb.int(i64::from(lane));
-        let column = kb.add(parameters.column, number);
-        let column = kb.map(OpKind::Minimum, &[column, last]);
-        let offset = kb.mul(column, stride);
-        starts.push(kb.add(parameters.right, offset));
+        let offset = expr!(kb, min(parameters.column + int(i64::from(lane)), last) * stride);
+        starts.push(expr!(kb, parameters.right + offset));
     }
     let step = |kb: &mut KernelBuilder, k: Value, sums: &[Value], mask: Option<Value>| -> Vec<Value> {
         let read = |kb: &mut KernelBuilder, buffer: Value, start: Value| {
-            let here = kb.add(start, k);
+            let here = expr!(kb, start + k);
             let loaded = kb.load(buffer, here, lanes, mask);
             kb.convert(loaded, plan.compute)
         };
@@ -75,8 +72,7 @@ fn accumulate(kb: &mut KernelBuilder, group: &Group<'_>, plan: &MatmulPlan, para
     };
     let zero = kb.zero(plan.compute, lanes);
     let (low, size, vector) = (kb.int(0), kb.dim(&plan.shape.k.size), kb.int(i64::from(lanes)));
-    let whole = kb.div(size, vector);
-    let whole = kb.mul(whole, vector);
+    let whole = expr!(kb, size / vector * vector);
     let block = partial_sums::block(plan, &group.solver, &plan.shape.k.size, i64::from(lanes) * partial_sums::VECTORS);
     let none = vec![zero; lanes as usize];
     let sums = partial_sums::in_blocks(kb, plan, [low, whole], block, &none, &mut |kb, [from, to], sums| {
@@ -87,7 +83,7 @@ fn accumulate(kb: &mut KernelBuilder, group: &Group<'_>, plan: &MatmulPlan, para
     }
     // At most one turn, for what is left.
     kb.for_([whole, size, vector], &sums, |kb, k, carried| {
-        let left = kb.sub(size, k);
+        let left = expr!(kb, size - k);
         let mask = kb.lane_mask(left, lanes);
         step(kb, k, carried, Some(mask))
     })

@@ -6,6 +6,7 @@ use crate::{
     schedule::cpu::matmul::plan::{MatmulPlan, dot_word::DotWord},
 };
 use disc_ir::{DType, Literal, OpKind, Value};
+use disc_kernel_macros::expr;
 
 /// The sign bits of the elements of a word, which bias signed ones: `b + 128 = b ^ 128`.
 const SIGNS: i64 = 0x8080_8080;
@@ -30,7 +31,7 @@ fn woven(kb: &mut KernelBuilder, word: DotWord, rows: &[Value]) -> Value {
             Some(words) => {
                 let above = kb.constant(Literal::splat_i64(word.dtype, place * bits), kb.lanes(row));
                 let shifted = kb.map(OpKind::ShiftLeft, &[row, above]);
-                kb.map(OpKind::Or, &[words, shifted])
+                expr!(kb, words | shifted)
             }
         });
     }
@@ -42,7 +43,7 @@ pub(in crate::schedule) fn columns(kb: &mut KernelBuilder, word: DotWord, words:
     match word.biased {
         true => {
             let signs = signs(kb, 1);
-            kb.map(OpKind::Xor, &[words, signs])
+            expr!(kb, words ^ signs)
         }
         false => words,
     }
@@ -63,10 +64,9 @@ pub(in crate::schedule) fn start(
     let whole = lanes * word.count() as u32;
     let (zero, step) = (kb.int(0), kb.int(i64::from(whole)));
     let (none, signs) = (kb.zero(DType::I32, lanes), signs(kb, lanes));
-    let full = kb.div(size, step);
-    let full = kb.mul(full, step);
+    let full = expr!(kb, size / step * step);
     let add = |kb: &mut KernelBuilder, k: Value, sum: Value, mask: Option<Value>| {
-        let at = kb.add(start, k);
+        let at = expr!(kb, start + k);
         let loaded = kb.load(row, at, whole, mask);
         let words = kb.recast(loaded, DType::I32);
         vec![kb.dot_lanes(word.operands(), signs, words, sum)]
@@ -74,13 +74,13 @@ pub(in crate::schedule) fn start(
     let sums = kb.for_([zero, full, step], &[none], |kb, k, carried| add(kb, k, carried[0], None));
     // At most one turn, for what is left.
     let sums = kb.for_([full, size, step], &sums, |kb, k, carried| {
-        let left = kb.sub(size, k);
+        let left = expr!(kb, size - k);
         let mask = kb.lane_mask(left, whole);
         add(kb, k, carried[0], Some(mask))
     });
     let sum = kb.reduce_lanes(sums[0], "add");
     let zero = kb.zero(DType::I32, 1);
-    Some(kb.sub(zero, sum))
+    Some(expr!(kb, zero - sum))
 }
 
 fn signs(kb: &mut KernelBuilder, lanes: u32) -> Value {
@@ -94,11 +94,10 @@ pub(in crate::schedule) fn end_row(kb: &mut KernelBuilder, plan: &MatmulPlan, ro
     if plan.keeps_tiles() || plan.shape.k.size.as_const().is_some_and(|depth| depth % size == 0) {
         return;
     }
-    let (zero, depth) = (kb.zero(plan.rows_dtype(), 1), kb.dim(&plan.shape.k.size));
-    let end = kb.add(to, depth);
+    let zero = kb.zero(plan.rows_dtype(), 1);
+    let end = expr!(kb, to + dim(&plan.shape.k.size));
     for i in 0..size - 1 {
-        let number = kb.int(i);
-        let at = kb.add(end, number);
+        let at = expr!(kb, end + int(i));
         kb.store(rows, at, zero, None);
     }
 }
@@ -108,35 +107,31 @@ pub(in crate::schedule) fn weave_rows(kb: &mut KernelBuilder, plan: &MatmulPlan,
     let (lanes, columns) = (plan.tile.lanes, i64::from(plan.tile.columns));
     let (zero, one, size, width) = (kb.int(0), kb.int(1), kb.int(word.count()), kb.int(columns));
     let steps = kb.dim(&plan.word_steps());
-    let (depth, end) = (kb.dim(&plan.shape.k.size), kb.mul(steps, size));
+    let (depth, end) = (kb.dim(&plan.shape.k.size), expr!(kb, steps * size));
     let shifts: Vec<i64> = (0..columns).step_by(lanes as usize).collect();
     // Rows after the last one, up to a whole word.
     kb.for_([depth, end, one], &[], |kb, row, _| {
-        let (to, nothing) = (kb.mul(row, width), kb.zero(word.elements, lanes));
+        let (to, nothing) = (expr!(kb, row * width), kb.zero(word.elements, lanes));
         for &shift in &shifts {
-            let shift = kb.int(shift);
-            let at = kb.add(to, shift);
+            let at = expr!(kb, to + int(shift));
             kb.store(panel, at, nothing, None);
         }
         Vec::new()
     });
     kb.for_([zero, steps, one], &[], |kb, step, _| {
-        let first = kb.mul(step, size);
+        let first = expr!(kb, step * size);
         let mut words = Vec::new();
         for &shift in &shifts {
             let rows = (0..word.count()).map(|number| {
                 let (number, shift) = (kb.int(number), kb.int(shift));
-                let row = kb.add(first, number);
-                let at = kb.mul(row, width);
-                let at = kb.add(at, shift);
+                let at = expr!(kb, (first + number) * width + shift);
                 kb.load(panel, at, lanes, None)
             });
             let rows: Vec<Value> = rows.collect();
             words.push(woven(kb, word, &rows));
         }
         for (words, &shift) in words.into_iter().zip(&shifts) {
-            let (to, shift) = (kb.mul(first, width), kb.int(shift * word.count()));
-            let at = kb.add(to, shift);
+            let at = expr!(kb, first * width + int(shift * word.count()));
             let elements = kb.recast(words, word.elements);
             kb.store(panel, at, elements, None);
         }
@@ -156,9 +151,8 @@ pub(in crate::schedule) fn weave_panel(
 ) {
     let masks = column_masks(kb, plan, column);
     let (zero, step) = (kb.int(0), kb.int(word.count()));
-    let from = kb.add(base, column);
-    let whole = kb.div(depth, step);
-    let whole = kb.mul(whole, step);
+    let from = expr!(kb, base + column);
+    let whole = expr!(kb, depth / step * step);
     kb.for_([zero, whole, step], &[], |kb, k, _| {
         weave(kb, plan, word, operands, [from, k], &masks, None);
         Vec::new()
@@ -168,12 +162,10 @@ pub(in crate::schedule) fn weave_panel(
         return;
     }
     // For words, at most one turn.
-    let (unit, up) = (kb.int(size), kb.int(size - 1));
-    let units = kb.add(depth, up);
-    let units = kb.div(units, unit);
-    let end = kb.mul(units, unit);
+    let unit = kb.int(size);
+    let end = expr!(kb, (depth + int(size - 1)) / unit * unit);
     kb.for_([whole, end, step], &[], |kb, k, _| {
-        let left = kb.sub(depth, k);
+        let left = expr!(kb, depth - k);
         weave(kb, plan, word, operands, [from, k], &masks, Some(left));
         Vec::new()
     });
@@ -198,24 +190,19 @@ fn weave(
             let mask = match left {
                 None => mask,
                 Some(left) => {
-                    let (exists, none) = (kb.compare("LT", number, left), kb.zero(DType::I1, lanes));
+                    let (exists, none) = (expr!(kb, number < left), kb.zero(DType::I1, lanes));
                     let all = kb.int(i64::from(lanes));
                     let mask = mask.unwrap_or_else(|| kb.lane_mask(all, lanes));
                     Some(kb.select(exists, mask, none))
                 }
             };
-            let row = kb.add(k, number);
-            let row = kb.mul(row, stride);
-            let at = kb.add(from, row);
-            let at = kb.add(at, shift);
+            let at = expr!(kb, from + (k + number) * stride + shift);
             let loaded = kb.load(operands.right(), at, lanes, mask);
             kb.convert(loaded, word.elements)
         });
         let rows: Vec<Value> = rows.collect();
         let words = woven(kb, word, &rows);
-        let to = kb.div(k, size);
-        let to = kb.mul(to, width);
-        let to = kb.add(to, shift);
+        let to = expr!(kb, k / size * width + shift);
         kb.store(operands.panel(), to, words, None);
     }
 }

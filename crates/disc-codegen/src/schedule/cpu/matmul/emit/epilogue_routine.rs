@@ -16,6 +16,7 @@ use crate::{
     },
 };
 use disc_ir::{Function, FunctionKind, Value};
+use disc_kernel_macros::expr;
 
 fn name(part: &str, source: Source) -> String {
     source.kernel_name(part, 0) + ".epilogue"
@@ -70,15 +71,13 @@ pub(in crate::schedule) fn finish_rows(
     let (zero, one, stride) = (kb.int(0), kb.int(1), kb.int(plan.sums_stride()));
     let rows = kb.open_for([zero, height, one]);
     elements.open_scope();
-    let number = kb.add(rows.index, before);
-    let start = kb.mul(number, stride);
+    let start = expr!(kb, (rows.index + before) * stride);
     let load = |(piece, _): &(Piece, Option<Value>)| {
-        let shift = kb.int(piece.shift);
-        let place = kb.add(start, shift);
+        let place = expr!(kb, start + int(piece.shift));
         kb.load(parameters.operands.sums(), place, piece.lanes, None)
     };
     let sums: Vec<Value> = vectors.iter().map(load).collect();
-    let row = kb.add(parameters.row, rows.index);
+    let row = expr!(kb, parameters.row + rows.index);
     write::write(kb, group, plan, &Parameters { row, ..parameters }, &mut elements, &sums, &vectors);
     elements.close_scope();
     kb.close_for(rows);

@@ -10,7 +10,8 @@ use crate::{
     kernel::{Index, KernelBuilder},
     schedule::cpu::matmul::plan::{MatmulPlan, im2col::Im2col},
 };
-use disc_ir::{Dim, OpKind, Value};
+use disc_ir::{Dim, Value};
+use disc_kernel_macros::expr;
 
 /// Elements of a window along a row that are written out one by one.
 const MOST_WRITTEN: i64 = 8;
@@ -29,31 +30,29 @@ pub(in crate::schedule) fn pack(
     column: Value,
 ) {
     let scalar = |index: Index| index.as_uniform().expect("a batch position is a scalar");
-    let (columns, width) = (kb.dim(&plan.shape.n.size), kb.int(i64::from(plan.tile.columns)));
-    let stop = kb.add(column, width);
-    let end = kb.map(OpKind::Minimum, &[stop, columns]);
+    let columns = kb.dim(&plan.shape.n.size);
+    let stop = expr!(kb, column + int(i64::from(plan.tile.columns)));
+    let end = kb.min(stop, columns);
     let strides = strides(kb, &im2col.shape);
     let mut base = kb.int(0);
     for (&dim, &index) in plan.right.operand.batch.iter().zip(at) {
         let step = kb.mul(scalar(index), strides[dim]);
-        base = kb.add(base, step);
+        base = expr!(kb, base + step);
     }
     let counted: Vec<Value> = (0..im2col.counts.len()).map(|i| scalar(at[plan.right.operand.first + i])).collect();
-    let run = kb.open_while(&[column], |kb, carried| kb.compare("LT", carried[0], end));
+    let run = kb.open_while(&[column], |kb, carried| expr!(kb, carried[0] < end));
     let start = run.carried[0];
     let window = window(kb, im2col, &counted, start);
     let last = kb.dim(im2col.counts.last().expect("there are windows"));
-    let room = kb.sub(last, window[window.len() - 1]);
-    let left = kb.sub(end, start);
-    let length = kb.map(OpKind::Minimum, &[room, left]);
-    let shift = kb.sub(start, column);
+    let length = expr!(kb, min(last - window[window.len() - 1], end - start));
+    let shift = expr!(kb, start - column);
     pack_run(kb, im2col, &Run { plan, operands, base, strides: &strides, window: &window, shift, length });
-    let next = kb.add(start, length);
+    let next = expr!(kb, start + length);
     let mut run = run;
     run.next = vec![next];
     kb.close_while(run);
-    let is_last = kb.compare("LT", end, stop);
-    let (used, free) = (kb.sub(end, column), kb.sub(stop, end));
+    let is_last = expr!(kb, end < stop);
+    let (used, free) = (expr!(kb, end - column), expr!(kb, stop - end));
     let clear = |kb: &mut KernelBuilder| {
         clear(kb, plan, operands, [used, free]);
         Vec::new()
@@ -68,9 +67,9 @@ fn window(kb: &mut KernelBuilder, im2col: &Im2col, counted: &[Value], flat: Valu
     window[last] = flat;
     for i in (1..window.len()).rev() {
         let size = kb.dim(&im2col.counts[i]);
-        let (times, rest) = (kb.div(window[i], size), kb.rem(window[i], size));
+        let (times, rest) = (expr!(kb, window[i] / size), expr!(kb, window[i] % size));
         window[i] = rest;
-        window[i - 1] = kb.add(window[i - 1], times);
+        window[i - 1] = expr!(kb, window[i - 1] + times);
     }
     window
 }
@@ -90,7 +89,7 @@ fn pack_run(kb: &mut KernelBuilder, im2col: &Im2col, run: &Run<'_>) {
             if let Some(exists) = exists {
                 high = kb.select(exists, high, zero);
             }
-            let number = kb.add(number, tap.index);
+            let number = expr!(kb, number + tap.index);
             let vector = kb.int(i64::from(run.plan.tile.lanes));
             let pieces = kb.open_for([zero, run.length, vector]);
             let masks = masks(kb, im2col, run, [low, high], pieces.index);
@@ -99,8 +98,7 @@ fn pack_run(kb: &mut KernelBuilder, im2col: &Im2col, run: &Run<'_>) {
             kb.close_for(tap);
         });
     };
-    let lanes = kb.int(i64::from(run.plan.tile.lanes));
-    let is_short = kb.compare("LE", run.length, lanes);
+    let is_short = expr!(kb, run.length <= int(i64::from(run.plan.tile.lanes)));
     let vectors = i64::from(run.plan.tile.columns / run.plan.tile.lanes);
     let short = |kb: &mut KernelBuilder| {
         written(kb, im2col, run, taps, 1);
@@ -128,7 +126,7 @@ fn written(kb: &mut KernelBuilder, im2col: &Im2col, run: &Run<'_>, taps: i64, ve
     lines(kb, im2col, run, count, &mut |kb, from, number, exists| {
         let copy = |kb: &mut KernelBuilder| {
             for (tap, first, done, masks) in &pieces {
-                let number = kb.add(number, *tap);
+                let number = expr!(kb, number + *tap);
                 copy(kb, im2col, run, [from, *first, number], *done, masks);
             }
             Vec::new()
@@ -136,7 +134,7 @@ fn written(kb: &mut KernelBuilder, im2col: &Im2col, run: &Run<'_>, taps: i64, ve
         let clear = |kb: &mut KernelBuilder| {
             let zeros = kb.zero(run.plan.panel_dtype(), run.plan.tile.lanes);
             for (tap, _, done, masks) in &pieces {
-                let number = kb.add(number, *tap);
+                let number = expr!(kb, number + *tap);
                 let there = run.there(kb, number, *done);
                 kb.store(run.operands.panel(), there, zeros, Some(masks.store));
             }
@@ -163,25 +161,24 @@ fn lines(kb: &mut KernelBuilder, im2col: &Im2col, run: &Run<'_>, taps: Value, bo
     let mut loops = Vec::new();
     let features = kb.dim(&im2col.shape[others - 1]);
     let feature = kb.open_for([zero, features, one]);
-    let step = kb.mul(feature.index, run.strides[others - 1]);
-    let mut from = kb.add(run.base, step);
+    let step = expr!(kb, feature.index * run.strides[others - 1]);
+    let mut from = expr!(kb, run.base + step);
     let (mut number, mut exists) = (feature.index, None);
     loops.push(feature);
     for i in 0..windows - 1 {
         let taps = kb.dim(&im2col.taps[i]);
         let tap = kb.open_for([zero, taps, one]);
         let (position, inside) = position(kb, im2col, i, run.window[i], tap.index, others);
-        let step = kb.mul(position, run.strides[others + i]);
-        from = kb.add(from, step);
-        number = kb.mul(number, taps);
-        number = kb.add(number, tap.index);
+        from = expr!(kb, from + position * run.strides[others + i]);
+        number = expr!(kb, number * taps);
+        number = expr!(kb, number + tap.index);
         exists = Some(match exists {
-            Some(before) => kb.and(before, inside),
+            Some(before) => expr!(kb, before & inside),
             None => inside,
         });
         loops.push(tap);
     }
-    number = kb.mul(number, taps);
+    number = expr!(kb, number * taps);
     body(kb, from, number, exists);
     while let Some(open) = loops.pop() {
         kb.close_for(open);
@@ -201,12 +198,11 @@ fn piece(kb: &mut KernelBuilder, im2col: &Im2col, run: &Run<'_>, tap: Value) -> 
 /// input has it.
 fn position(kb: &mut KernelBuilder, im2col: &Im2col, i: usize, window: Value, tap: Value, others: usize) -> (Value, Value) {
     let (step, dilation) = (kb.int(im2col.steps[i]), kb.int(im2col.dilations[i]));
-    let (window, tap) = (kb.mul(window, step), kb.mul(tap, dilation));
+    let (window, tap) = (expr!(kb, window * step), expr!(kb, tap * dilation));
     let (low, size, zero) = (kb.dim(&im2col.low[i]), kb.dim(&im2col.shape[others + i]), kb.int(0));
-    let position = kb.add(window, tap);
-    let position = kb.sub(position, low);
-    let (after, before) = (kb.compare("GE", position, zero), kb.compare("LT", position, size));
-    (position, kb.and(after, before))
+    let position = expr!(kb, window + tap - low);
+    let (after, before) = (expr!(kb, position >= zero), expr!(kb, position < size));
+    (position, expr!(kb, after & before))
 }
 
 /// Gives the range of `length` neighbouring windows, the first of which reads position `first` of a
@@ -217,11 +213,8 @@ fn inside(kb: &mut KernelBuilder, im2col: &Im2col, first: Value, length: Value, 
         (kb.int(0), kb.dim(&im2col.shape[others + i]), kb.int(im2col.steps[i]), kb.int(im2col.steps[i] - 1));
     // The number of windows that pass until their position is at least `limit`.
     let mut until = |limit: Value| {
-        let distance = kb.sub(limit, first);
-        let distance = kb.add(distance, up);
-        let distance = kb.map(OpKind::Maximum, &[distance, zero]);
-        let passed = kb.div(distance, step);
-        kb.map(OpKind::Minimum, &[passed, length])
+        let passed = expr!(kb, max(limit - first + up, zero) / step);
+        kb.min(passed, length)
     };
     [until(zero), until(size)]
 }
@@ -230,21 +223,20 @@ fn inside(kb: &mut KernelBuilder, im2col: &Im2col, first: Value, length: Value, 
 /// have an element.
 fn masks(kb: &mut KernelBuilder, im2col: &Im2col, run: &Run<'_>, [low, high]: [Value; 2], done: Value) -> Masks {
     let lanes = run.plan.tile.lanes;
-    let [low, high, left] = [low, high, run.length].map(|bound| kb.sub(bound, done));
+    let [low, high, left] = [low, high, run.length].map(|bound| expr!(kb, bound - done));
     let store = kb.lane_mask(left, lanes);
     let between = |kb: &mut KernelBuilder, low: Value, high: Value| {
         let (before, until) = (kb.lane_mask(low, lanes), kb.lane_mask(high, lanes));
-        let behind = kb.emit(OpKind::Not, &[before]);
-        kb.and(until, behind)
+        expr!(kb, until & !before)
     };
     if im2col.steps.last() != Some(&PAIRS) {
         return Masks { load: vec![between(kb, low, high)], store };
     }
     // The elements between those of two windows are read, and left out.
     let (two, one, width) = (kb.int(PAIRS), kb.int(1), kb.int(i64::from(lanes)));
-    let (low, high) = (kb.mul(low, two), kb.mul(high, two));
-    let high = kb.sub(high, one);
-    let (low_behind, high_behind) = (kb.sub(low, width), kb.sub(high, width));
+    let low = expr!(kb, low * two);
+    let high = expr!(kb, high * two - one);
+    let (low_behind, high_behind) = (expr!(kb, low - width), expr!(kb, high - width));
     Masks { load: vec![between(kb, low, high), between(kb, low_behind, high_behind)], store }
 }
 
@@ -253,9 +245,8 @@ fn copy(kb: &mut KernelBuilder, im2col: &Im2col, run: &Run<'_>, [from, first, nu
     let lanes = run.plan.tile.lanes;
     let step = im2col.steps[im2col.taps.len() - 1];
     let stride = kb.int(step);
-    let distance = kb.mul(done, stride);
-    let here = kb.add(from, first);
-    let here = kb.add(here, distance);
+    let distance = expr!(kb, done * stride);
+    let here = expr!(kb, from + first + distance);
     let input = run.operands.inputs[im2col.input];
     let loaded = match masks.load[..] {
         [mask] => {
@@ -264,8 +255,7 @@ fn copy(kb: &mut KernelBuilder, im2col: &Im2col, run: &Run<'_>, [from, first, nu
             kb.load(input, position, lanes, Some(mask))
         }
         _ => {
-            let width = kb.int(i64::from(lanes));
-            let behind = kb.add(here, width);
+            let behind = expr!(kb, here + int(i64::from(lanes)));
             let both = [here, behind].into_iter().zip(&masks.load);
             let both: Vec<Value> = both.map(|(at, &mask)| kb.load(input, at, lanes, Some(mask))).collect();
             kb.unzip_lanes(both[0], both[1])[0]
@@ -292,10 +282,7 @@ struct Run<'r> {
 impl Run<'_> {
     /// Gives the place of window `done` of the run in row `number` of the panel.
     fn there(&self, kb: &mut KernelBuilder, number: Value, done: Value) -> Value {
-        let width = kb.int(i64::from(self.plan.tile.columns));
-        let to = kb.mul(number, width);
-        let to = kb.add(to, self.shift);
-        kb.add(to, done)
+        expr!(kb, number * int(i64::from(self.plan.tile.columns)) + self.shift + done)
     }
 }
 
@@ -316,10 +303,9 @@ fn clear(kb: &mut KernelBuilder, plan: &MatmulPlan, operands: &Operands, [first,
     let (depth, width) = (kb.dim(&plan.shape.k.size), kb.int(i64::from(plan.tile.columns)));
     let zeros = kb.zero(plan.panel_dtype(), lanes);
     let row = kb.open_for([zero, depth, one]);
-    let to = kb.mul(row.index, width);
-    let to = kb.add(to, first);
+    let to = expr!(kb, row.index * width + first);
     let pieces = kb.open_for([zero, count, vector]);
-    let (left, there) = (kb.sub(count, pieces.index), kb.add(to, pieces.index));
+    let (left, there) = (expr!(kb, count - pieces.index), expr!(kb, to + pieces.index));
     let mask = kb.lane_mask(left, lanes);
     kb.store(operands.panel(), there, zeros, Some(mask));
     kb.close_for(pieces);

@@ -14,6 +14,7 @@ use crate::{
     },
 };
 use disc_ir::{DType, Literal, OpKind, Value};
+use disc_kernel_macros::expr;
 
 const BITS: i64 = 4;
 
@@ -44,13 +45,12 @@ impl Group<'_> {
 
     /// A row of the panel, from row `row` of `buffer` on.
     fn read(&self, kb: &mut KernelBuilder, buffer: Value, row: Value) -> Vec<Value> {
-        let (lanes, width) = (self.plan.tile.lanes, kb.int(i64::from(self.plan.tile.columns)));
-        let start = kb.mul(row, width);
+        let lanes = self.plan.tile.lanes;
+        let start = expr!(kb, row * int(i64::from(self.plan.tile.columns)));
         let at = |v: i64| v * i64::from(lanes);
         let mut read = Vec::new();
         for v in 0..self.vectors() {
-            let shift = kb.int(at(v));
-            let here = kb.add(start, shift);
+            let here = expr!(kb, start + int(at(v)));
             read.push(kb.load(buffer, here, lanes, None));
         }
         read
@@ -60,14 +60,12 @@ impl Group<'_> {
     fn scales(&self, kb: &mut KernelBuilder) -> Vec<Value> {
         let scales = self.read(kb, self.scales, self.number);
         let undo = kb.constant(Literal::splat_f64(DType::F32, UNDO), self.plan.tile.lanes);
-        scales.into_iter().map(|scale| kb.map(OpKind::Multiply, &[scale, undo])).collect()
+        scales.into_iter().map(|scale| expr!(kb, scale * undo)).collect()
     }
 
     /// The words of eight rows.
     fn words(&self, kb: &mut KernelBuilder, height: Value) -> Vec<Value> {
-        let rows = kb.int(self.int4.height);
-        let first = kb.mul(self.number, rows);
-        let row = kb.add(first, height);
+        let row = expr!(kb, self.number * int(self.int4.height) + height);
         self.read(kb, self.words, row)
     }
 }
@@ -83,8 +81,7 @@ fn step(kb: &mut KernelBuilder, word: Value, place: i64) -> Value {
         shifted = kb.map(OpKind::ShiftLeft, &[word, above]);
     }
     let top = kb.constant(Literal::splat_i64(DType::I32, -(1 << TOP)), lanes);
-    let step = kb.map(OpKind::And, &[shifted, top]);
-    kb.convert(step, DType::F32)
+    expr!(kb, convert(shifted & top, DType::F32))
 }
 
 /// Rows of the left operand: their starts, and the stride along the sums.
@@ -98,9 +95,9 @@ impl Rows {
     /// Adds the products of element `k` of each row and the vectors of a row of the panel to the
     /// sums, row by row.
     fn multiply(&self, kb: &mut KernelBuilder, compute: DType, k: Value, columns: &[Value], sums: &mut [Value]) {
-        let offset = kb.mul(k, self.along);
+        let offset = expr!(kb, k * self.along);
         for (&start, sums) in self.starts.iter().zip(sums.chunks_mut(columns.len())) {
-            let at = kb.add(start, offset);
+            let at = expr!(kb, start + offset);
             let element = kb.load(self.left, at, 1, None);
             let element = kb.convert(element, compute);
             for (sum, &column) in sums.iter_mut().zip(columns) {
@@ -127,19 +124,17 @@ pub(in crate::schedule) fn accumulate(
     let [words, scales] = buffers(int4, plan, operands);
     let (zero, one, groups) = (kb.int(0), kb.int(1), kb.dim(&int4.groups));
     let (height, depth, in_word) = (kb.int(int4.height), kb.int(int4.group_rows()), kb.int(IN_WORD));
-    let first = kb.mul(parameters.right, groups);
+    let first = expr!(kb, parameters.right * groups);
     kb.for_([zero, groups, one], &vec![none; count], |kb, number, sums| {
-        let group = Group { plan, int4, words, scales, number: kb.add(first, number) };
-        let start = kb.mul(number, depth);
+        let group = Group { plan, int4, words, scales, number: expr!(kb, first + number) };
+        let start = expr!(kb, number * depth);
         let partial = kb.for_([zero, height, one], &vec![none; count * chains], |kb, h, carried| {
             let words = group.words(kb, h);
-            let before = kb.mul(h, in_word);
-            let k = kb.add(start, before);
+            let k = expr!(kb, start + h * in_word);
             let mut next = carried.to_vec();
             for place in 0..IN_WORD {
                 let columns: Vec<Value> = words.iter().map(|&word| step(kb, word, place)).collect();
-                let here = kb.int(place);
-                let k = kb.add(k, here);
+                let k = expr!(kb, k + int(place));
                 let chain = place as usize % chains * count;
                 rows.multiply(kb, plan.compute, k, &columns, &mut next[chain..chain + count]);
             }
@@ -148,7 +143,7 @@ pub(in crate::schedule) fn accumulate(
         let scales = group.scales(kb);
         let scaled = sums.iter().enumerate().map(|(i, &sum)| {
             let parts = (1..chains).map(|chain| partial[chain * count + i]);
-            let part = parts.fold(partial[i], |a, b| kb.map(OpKind::Add, &[a, b]));
+            let part = parts.fold(partial[i], |a, b| expr!(kb, a + b));
             kb.fma(part, scales[i % scales.len()], sum)
         });
         scaled.collect()
@@ -167,24 +162,20 @@ pub(in crate::schedule) fn unpack_panel(
     let (zero, one, groups) = (kb.int(0), kb.int(1), kb.dim(&int4.groups));
     let (height, depth, in_word) = (kb.int(int4.height), kb.int(int4.group_rows()), kb.int(IN_WORD));
     let width = kb.int(i64::from(plan.tile.columns));
-    let first = kb.mul(panel, groups);
+    let first = expr!(kb, panel * groups);
     kb.for_([zero, groups, one], &[], |kb, number, _| {
-        let group = Group { plan, int4, words, scales, number: kb.add(first, number) };
+        let group = Group { plan, int4, words, scales, number: expr!(kb, first + number) };
         let scales = group.scales(kb);
-        let start = kb.mul(number, depth);
+        let start = expr!(kb, number * depth);
         kb.for_([zero, height, one], &[], |kb, h, _| {
             let words = group.words(kb, h);
-            let before = kb.mul(h, in_word);
-            let k = kb.add(start, before);
+            let k = expr!(kb, start + h * in_word);
             for place in 0..IN_WORD {
-                let here = kb.int(place);
-                let row = kb.add(k, here);
-                let to = kb.mul(row, width);
+                let to = expr!(kb, (k + int(place)) * width);
                 for (v, (&word, &scale)) in words.iter().zip(&scales).enumerate() {
                     let number = step(kb, word, place);
-                    let weight = kb.map(OpKind::Multiply, &[number, scale]);
-                    let shift = kb.int(v as i64 * i64::from(plan.tile.lanes));
-                    let at = kb.add(to, shift);
+                    let weight = expr!(kb, number * scale);
+                    let at = expr!(kb, to + int(v as i64 * i64::from(plan.tile.lanes)));
                     kb.store(operands.panel(), at, weight, None);
                 }
             }

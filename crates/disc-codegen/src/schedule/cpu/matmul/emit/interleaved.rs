@@ -13,7 +13,8 @@ use crate::{
         cpu::matmul::plan::{MatmulPlan, interleaved::InterleavedProduct, source::Source},
     },
 };
-use disc_ir::{Dim, OpKind, Value};
+use disc_ir::{Dim, Value};
+use disc_kernel_macros::expr;
 
 /// Writes the rest of the group for `height` rows of sums, from the parameters' row and column on.
 pub(in crate::schedule) fn finish<'g>(
@@ -28,46 +29,43 @@ pub(in crate::schedule) fn finish<'g>(
     let pieces = plan.pieces(source);
     let width: i64 = pieces.iter().map(|piece| i64::from(piece.lanes)).sum();
     let (zero, width, columns) = (kb.int(0), kb.int(width), kb.dim(&plan.shape.n.size));
-    let stop = kb.add(parameters.column, width);
-    let stop = kb.map(OpKind::Minimum, &[stop, columns]);
+    let stop = expr!(kb, min(parameters.column + width, columns));
     let last = interleaved.sizes.last().expect("a dimension is interleaved");
     let length = kb.dim(last);
     // Columns may run along more than the last dimension.
     let start = match group.solver.equal(&plan.shape.n.size, last) {
-        false => [kb.div(parameters.column, length), kb.rem(parameters.column, length)],
+        false => [expr!(kb, parameters.column / length), expr!(kb, parameters.column % length)],
         true => [zero, parameters.column],
     };
     let ranges = ranges(kb, interleaved, i64::from(plan.tile.rows), [parameters.row, height]);
     let mut rows = Rows { group, plan, interleaved, parameters, elements, ranges };
     let inits = [parameters.column, start[0], start[1]];
-    let mut lines = kb.open_while(&inits, |kb, carried| kb.compare("LT", carried[0], stop));
+    let mut lines = kb.open_while(&inits, |kb, carried| expr!(kb, carried[0] < stop));
     let [column, line, place] = [0, 1, 2].map(|i| lines.carried[i]);
-    let (left, room) = (kb.sub(stop, column), kb.sub(length, place));
-    let count = kb.map(OpKind::Minimum, &[left, room]);
+    let (left, room) = (expr!(kb, stop - column), expr!(kb, length - place));
+    let count = kb.min(left, room);
     let positions = position_of_line(kb, interleaved, plan, parameters, line);
     let (one, step) = (kb.int(1), kb.int(i64::from(rows.elements.lanes)));
     let full = match rows.interleaved.ends.last() {
         Some(Some(_)) => {
             // Some phases have no last element.
-            let before = kb.sub(room, one);
-            kb.map(OpKind::Minimum, &[left, before])
+            expr!(kb, min(left, room - one))
         }
         _ => count,
     };
-    let whole = kb.div(full, step);
-    let whole = kb.mul(whole, step);
-    let from = kb.sub(column, parameters.column);
+    let whole = expr!(kb, full / step * step);
+    let from = expr!(kb, column - parameters.column);
     let vectors = kb.open_for([zero, whole, step]);
-    let [here, there] = [from, place].map(|start| kb.add(start, vectors.index));
+    let [here, there] = [from, place].map(|start| expr!(kb, start + vectors.index));
     rows.write(kb, &positions, [here, there], None);
     kb.close_for(vectors);
-    let rest = kb.sub(count, whole);
-    let any = kb.compare("GT", rest, zero);
+    let rest = expr!(kb, count - whole);
+    let any = expr!(kb, rest > zero);
     let open = kb.open_if(any);
-    let [here, there] = [from, place].map(|start| kb.add(start, whole));
+    let [here, there] = [from, place].map(|start| expr!(kb, start + whole));
     rows.write(kb, &positions, [here, there], Some(rest));
     kb.close_if(open);
-    lines.next = vec![kb.add(column, count), kb.add(line, one), zero];
+    lines.next = vec![expr!(kb, column + count), expr!(kb, line + one), zero];
     kb.close_while(lines);
 }
 
@@ -93,16 +91,14 @@ impl Rows<'_, '_> {
             let same = rest.filter(|_| cut.is_none()).map(|rest| Left::of(kb, vec![rest; together as usize], lanes));
             let step = kb.int(together);
             let rows = kb.open_for([range[0], range[1], step]);
-            let row = kb.add(self.parameters.row, rows.index);
+            let row = expr!(kb, self.parameters.row + rows.index);
             let place = place(kb, self.interleaved, line, row, there);
             let exists = exists(kb, self.interleaved, &place).map(|exists| kb.open_if(exists));
             let left = same.or_else(|| {
                 let counts = counts(kb, self.interleaved, cut?, [row, there, rest?], together);
                 Some(Left::of(kb, counts, lanes))
             });
-            let stride = kb.int(self.plan.sums_stride());
-            let sums = kb.mul(rows.index, stride);
-            let sums = kb.add(sums, here);
+            let sums = expr!(kb, rows.index * int(self.plan.sums_stride()) + here);
             self.elements.open_scope();
             self.row(kb, &place, sums, left.as_ref(), together);
             self.elements.close_scope();
@@ -120,8 +116,7 @@ impl Rows<'_, '_> {
         let (mut places, mut made) = (Vec::new(), Vec::new());
         for phase in 0..together {
             let mask = left.map(|left| left.masks[phase as usize]);
-            let shift = kb.int(phase * plan.sums_stride());
-            let from = kb.add(sums, shift);
+            let from = expr!(kb, sums + int(phase * plan.sums_stride()));
             let sum = kb.load(operands.sums(), from, lanes, mask);
             let mut at = place.to_vec();
             let phase = kb.int(phase);
@@ -169,15 +164,9 @@ fn ranges(kb: &mut KernelBuilder, product: &InterleavedProduct, most: i64, [row,
     }
     let (up, count) = (kb.int(together - 1), kb.int(together));
     // Rows before the first multiple, and after the last one.
-    let next = kb.add(row, up);
-    let next = kb.div(next, count);
-    let next = kb.mul(next, count);
-    let before = kb.sub(next, row);
-    let before = kb.map(OpKind::Minimum, &[before, height]);
-    let whole = kb.sub(height, before);
-    let whole = kb.div(whole, count);
-    let whole = kb.mul(whole, count);
-    let behind = kb.add(before, whole);
+    let before = expr!(kb, (row + up) / count * count - row);
+    let before = kb.min(before, height);
+    let behind = expr!(kb, before + (height - before) / count * count);
     vec![([zero, before], 1), ([before, behind], together), ([behind, height], 1)]
 }
 
@@ -196,8 +185,8 @@ fn position_of_line(
     for i in (0..product.steps.len() - 1).rev() {
         found.push(outer(product.lead + 1 + i).unwrap_or_else(|| {
             let size = kb.dim(&product.sizes[i]);
-            let position = if i == 0 { rest } else { kb.rem(rest, size) };
-            rest = kb.div(rest, size);
+            let position = if i == 0 { rest } else { expr!(kb, rest % size) };
+            rest = expr!(kb, rest / size);
             position
         }));
     }
@@ -219,19 +208,15 @@ pub(in crate::schedule) fn place(
     let elements = [&line[2..], &[there]].concat();
     for (i, &element) in elements.iter().enumerate().rev() {
         let [count, first, step] = [product.phases[i], product.first[i], product.steps[i]].map(|number| kb.int(number));
-        let phase = kb.rem(rest, count);
-        rest = kb.div(rest, count);
-        let start = kb.mul(element, step);
-        let start = kb.add(start, first);
-        let base = kb.add(start, phase);
+        let phase = expr!(kb, rest % count);
+        rest = expr!(kb, rest / count);
+        let base = expr!(kb, element * step + first + phase);
         let stride = if i + 1 == product.steps.len() { product.steps[i] } else { 0 };
         found.push(Index::Affine { base, stride });
     }
     let [batch, group] = [line[0], line[1]];
     if product.lead > 1 {
-        let features = kb.int(product.features);
-        let before = kb.mul(group, features);
-        rest = kb.add(before, rest);
+        rest = expr!(kb, group * int(product.features) + rest);
     }
     found.extend([rest, batch].map(Index::uniform));
     found.reverse();
@@ -244,9 +229,8 @@ pub(in crate::schedule) fn exists(kb: &mut KernelBuilder, product: &InterleavedP
     let outer = product.ends[..product.ends.len() - 1].iter().zip(&place[2..]);
     outer.fold(None, |exists, (end, at)| {
         let Some(end) = end else { return exists };
-        let end = kb.dim(end);
-        let here = kb.compare("LT", at.as_uniform().expect("a line is at one place"), end);
-        Some(exists.map_or(here, |exists| kb.and(exists, here)))
+        let here = expr!(kb, at.as_uniform().expect("a line is at one place") < dim(end));
+        Some(exists.map_or(here, |exists| expr!(kb, exists & here)))
     })
 }
 
@@ -262,15 +246,8 @@ pub(in crate::schedule) fn counts(
     let last = product.steps.len() - 1;
     let [count, up, step] =
         [product.phases[last], product.steps[last] - 1 - product.first[last], product.steps[last]].map(|n| kb.int(n));
-    let (phase, end) = (kb.rem(row, count), kb.dim(end));
-    let up = kb.add(end, up);
-    let up = kb.sub(up, phase);
-    let count = |number: i64| {
-        let number = kb.int(number);
-        let up = kb.sub(up, number);
-        let size = kb.div(up, step);
-        let left = kb.sub(size, there);
-        kb.map(OpKind::Minimum, &[left, rest])
-    };
+    let phase = expr!(kb, row % count);
+    let up = expr!(kb, dim(end) + up - phase);
+    let count = |number: i64| expr!(kb, min((up - int(number)) / step - there, rest));
     (0..rows).map(count).collect()
 }

@@ -4,6 +4,7 @@ use crate::{
     schedule::cpu::matmul::plan::{MatmulPlan, source::Piece},
 };
 use disc_ir::Value;
+use disc_kernel_macros::expr;
 
 /// Masks the lanes of each vector of the panel that are columns; `None` if all of them always are.
 pub(in crate::schedule) fn column_masks(kb: &mut KernelBuilder, plan: &MatmulPlan, column: Value) -> Vec<Option<Value>> {
@@ -11,11 +12,9 @@ pub(in crate::schedule) fn column_masks(kb: &mut KernelBuilder, plan: &MatmulPla
     if plan.partition.whole_panels {
         return vec![None; vectors as usize];
     }
-    let size = kb.dim(&plan.shape.n.size);
-    let left = kb.sub(size, column);
+    let left = expr!(kb, dim(&plan.shape.n.size) - column);
     let masks = (0..vectors).map(|v| {
-        let shift = kb.int(i64::from(v * lanes));
-        let count = kb.sub(left, shift);
+        let count = expr!(kb, left - int(i64::from(v * lanes)));
         Some(kb.lane_mask(count, lanes))
     });
     masks.collect()
@@ -30,8 +29,7 @@ pub(in crate::schedule) fn tail_masks(
 ) -> Vec<Option<Value>> {
     let Some((last, whole)) = pieces.split_last() else { return Vec::new() };
     let (size, shift) = (kb.dim(&plan.shape.n.size), kb.int(last.shift));
-    let left = kb.sub(size, column);
-    let left = kb.sub(left, shift);
+    let left = expr!(kb, size - column - shift);
     let mask = kb.lane_mask(left, last.lanes);
     whole.iter().map(|_| None).chain([Some(mask)]).collect()
 }

@@ -22,7 +22,8 @@ use crate::{
         },
     },
 };
-use disc_ir::{Function, FunctionKind, OpKind, Value};
+use disc_ir::{Function, FunctionKind, Value};
+use disc_kernel_macros::expr;
 
 /// The only block of rows of a unit reads a panel once: if it has up to so many rows and cores are
 /// wide, the panel is prefetched while it is used, into the first-level cache. Taller blocks leave
@@ -102,8 +103,7 @@ fn accumulate(
     let sums = match source {
         _ if source.is_prepared() || staged.is_some() => {
             let unit = if staged.is_some() { kb.int(plan.staged_steps()) } else { round };
-            let whole = kb.div(size, unit);
-            let whole = kb.mul(whole, unit);
+            let whole = expr!(kb, size / unit * unit);
             let rounds = Rounds { plan, parameters, ahead, left, staged, chains, round, block };
             let rounds = |kb: &mut KernelBuilder, step: &Step<'_>, next| rounds.emit(kb, step, next, [start, whole], &sums);
             let fetches = source.is_prepared() && rows > FETCHED_ROWS;
@@ -111,7 +111,7 @@ fn accumulate(
             let sums = if may_be_alone && rows <= ALONE_ROWS && group.target.has_wide_cores() {
                 // All lines of the next panel in one pass: there is no other block.
                 let lines = kb.int(prefetch::round_lines(kb, plan, step.b));
-                let only = kb.compare("GE", parameters.fetches, lines);
+                let only = expr!(kb, parameters.fetches >= lines);
                 let alone = Step { fetches_panel: true, starts: step.starts.clone(), pieces: step.pieces.clone(), ..step };
                 kb.if_(only, |kb| rounds(kb, &alone, false), |kb| rounds(kb, &step, true))
             } else {
@@ -122,8 +122,7 @@ fn accumulate(
         }
         _ if chains > 1 => {
             let turn = kb.int(chains as i64);
-            let whole = kb.div(size, turn);
-            let whole = kb.mul(whole, turn);
+            let whole = expr!(kb, size / turn * turn);
             let sums = in_turn(kb, &step, chains, [start, whole], &sums);
             finish(kb, &step, count, [whole, size], sums)
         }
@@ -137,9 +136,8 @@ fn accumulate(
             step.emit(kb, k, carried)
         }),
     };
-    let totals: Vec<Value> = (0..count)
-        .map(|i| (1..chains).fold(sums[i], |sum, chain| kb.map(OpKind::Add, &[sum, sums[chain * count + i]])))
-        .collect();
+    let totals: Vec<Value> =
+        (0..count).map(|i| (1..chains).fold(sums[i], |sum, chain| expr!(kb, sum + sums[chain * count + i]))).collect();
     if plan.multiplies_pairs() { pairs::rows_of(&step, kb, &totals) } else { totals }
 }
 
@@ -171,17 +169,16 @@ impl Rounds<'_> {
             prefetch::next_panel(kb, self.plan, self.parameters, k);
         }
         if let Some(ahead) = self.ahead {
-            let row = kb.div(k, self.round);
+            let row = expr!(kb, k / self.round);
             ahead.fetch(kb, row);
         }
         if let Some(left) = &self.left {
             for shift in 0..round_steps(self.plan.tile) {
-                let shift = kb.int(shift);
-                let k = kb.add(k, shift);
+                let k = expr!(kb, k + int(shift));
                 left.fetch(kb, k);
             }
         }
-        let end = kb.add(k, self.round);
+        let end = expr!(kb, k + self.round);
         in_turn(kb, copied.as_ref().unwrap_or(step), self.chains, [k, end], carried)
     }
 }
@@ -198,8 +195,7 @@ fn in_turn(kb: &mut KernelBuilder, step: &Step<'_>, chains: usize, [low, high]: 
     kb.for_([low, high, turn], sums, |kb, k, carried| {
         let mut next = Vec::with_capacity(carried.len());
         for (chain, sums) in carried.chunks(count).enumerate() {
-            let shift = kb.int(chain as i64);
-            let here = kb.add(k, shift);
+            let here = expr!(kb, k + int(chain as i64));
             next.extend(step.emit(kb, here, sums));
         }
         next

@@ -14,6 +14,7 @@ use crate::{
     },
 };
 use disc_ir::Value;
+use disc_kernel_macros::expr;
 
 /// Copies a panel whose columns are contiguous.
 pub(in crate::schedule) fn copy_panel(
@@ -27,16 +28,16 @@ pub(in crate::schedule) fn copy_panel(
     let masks = column_masks(kb, plan, column);
     let (zero, one, depth) = (kb.int(0), kb.int(1), kb.dim(&plan.shape.k.size));
     let (stride, width) = (kb.dim(&plan.shape.k.right), kb.int(i64::from(plan.tile.columns)));
-    let from = kb.add(base, column);
+    let from = expr!(kb, base + column);
     kb.for_([zero, depth, one], &[], |kb, k, _| {
-        let (step, to) = (kb.mul(k, stride), kb.mul(k, width));
-        let here = kb.add(from, step);
+        let (step, to) = (expr!(kb, k * stride), expr!(kb, k * width));
+        let here = expr!(kb, from + step);
         for (v, &mask) in masks.iter().enumerate() {
             let shift = kb.int(v as i64 * i64::from(plan.tile.lanes));
-            let at = kb.add(here, shift);
+            let at = expr!(kb, here + shift);
             let loaded = kb.load(operands.right(), at, plan.tile.lanes, mask);
             let loaded = kb.convert(loaded, plan.compute);
-            let there = kb.add(to, shift);
+            let there = expr!(kb, to + shift);
             kb.store(panel, there, loaded, None);
         }
         Vec::new()
@@ -59,28 +60,23 @@ pub(in crate::schedule) fn transpose_panel(
     let (stride, width) = (kb.dim(&plan.shape.n.right), kb.int(i64::from(plan.tile.columns)));
     for v in 0..plan.tile.columns / plan.tile.lanes {
         let shift = kb.int(i64::from(v) * lanes);
-        let first = kb.add(column, shift);
-        let across = kb.sub(columns, first);
+        let first = expr!(kb, column + shift);
+        let across = expr!(kb, columns - first);
         // The micro-kernel of half a panel does not read the other half.
         let unread = plan.half_panel().is_some_and(|(_, half)| v * plan.tile.lanes >= half);
-        let none = kb.compare("LE", across, zero);
+        let none = expr!(kb, across <= zero);
         let depth = if unread { kb.select(none, zero, depth) } else { depth };
         kb.for_([zero, depth, wide], &[], |kb, k, _| {
-            let along = kb.sub(depth, k);
-            let (is_tall, is_wide) = (kb.compare("GE", along, wide), kb.compare("GE", across, side));
-            let is_whole = kb.and(is_tall, is_wide);
+            let along = expr!(kb, depth - k);
+            let is_whole = expr!(kb, (along >= wide) & (across >= side));
             let square = |kb: &mut KernelBuilder, whole: bool| {
                 let mut rows = Vec::new();
                 for i in 0..lanes {
                     let number = kb.int(i);
-                    let here = kb.add(first, number);
-                    let offset = kb.mul(here, stride);
-                    let at = kb.add(base, offset);
-                    let at = kb.add(at, k);
+                    let at = expr!(kb, base + (first + number) * stride + k);
                     // A column after the last one has no lanes.
                     let mask = (!whole).then(|| {
-                        let exists = kb.compare("LT", number, across);
-                        let count = kb.select(exists, along, zero);
+                        let count = expr!(kb, select(number < across, along, zero));
                         kb.lane_mask(count, (lanes * size) as u32)
                     });
                     let loaded = kb.load(operands.right(), at, (lanes * size) as u32, mask);
@@ -90,12 +86,9 @@ pub(in crate::schedule) fn transpose_panel(
                         None => loaded,
                     });
                 }
-                let first = kb.div(k, per_word);
+                let first = expr!(kb, k / per_word);
                 for (i, row) in kb.transpose_lanes(&rows).into_iter().enumerate() {
-                    let number = kb.int(i as i64);
-                    let to = kb.add(first, number);
-                    let to = kb.mul(to, width);
-                    let to = kb.add(to, shift);
+                    let to = expr!(kb, (first + int(i as i64)) * width + shift);
                     kb.store(panel, to, row, None);
                 }
                 Vec::new()
@@ -127,14 +120,14 @@ pub(in crate::schedule) fn compute_panel(
     let width = kb.int(i64::from(plan.tile.columns));
     along_sums(kb, elements, plan, plan.shape.sums.len(), &mut |kb, elements, sums| {
         let k = linear(kb, plan, sums);
-        let to = kb.mul(k, width);
+        let to = expr!(kb, k * width);
         for (v, &mask) in masks.iter().enumerate() {
             let shift = kb.int(v as i64 * i64::from(plan.tile.lanes));
             let mut at = at.to_vec();
             if let Some(axis) = plan.shape.n.dim {
-                at[axis] = Index::Affine { base: kb.add(column, shift), stride: 1 };
+                at[axis] = Index::Affine { base: expr!(kb, column + shift), stride: 1 };
             }
-            let there = kb.add(to, shift);
+            let there = expr!(kb, to + shift);
             elements.masked(mask, |elements| {
                 let value = operand_element(kb, &plan.right.operand, elements, &at, sums);
                 let value = kb.convert(value, plan.compute);
@@ -161,8 +154,7 @@ pub(in crate::schedule) fn compute_rows(
     if let Some(axis) = plan.shape.m.dim {
         at[axis] = Index::uniform(row);
     }
-    let number = kb.sub(row, first);
-    let to = kb.mul(number, stride);
+    let to = expr!(kb, (row - first) * stride);
     dot_words::end_row(kb, plan, rows, to);
     elements.scoped(|elements| {
         let Some((last_sum, others)) = plan.shape.sums.split_last() else {
@@ -182,7 +174,7 @@ pub(in crate::schedule) fn compute_rows(
                 let mut start = sums.clone();
                 *start.last_mut().expect("there is a sum") = Index::uniform(base);
                 let k = linear(kb, plan, &start);
-                let there = kb.add(to, k);
+                let there = expr!(kb, to + k);
                 kb.store(rows, there, value, elements.mask);
             });
         });
@@ -222,9 +214,8 @@ fn along_sums(
 fn linear(kb: &mut KernelBuilder, plan: &MatmulPlan, sums: &[Index]) -> Value {
     let mut position = kb.int(0);
     for (index, size) in sums.iter().zip(&plan.shape.sums) {
-        let size = kb.dim(size);
-        position = kb.mul(position, size);
-        position = kb.add(position, index.as_uniform().expect("a loop's index is a scalar"));
+        position = expr!(kb, position * dim(size));
+        position = expr!(kb, position + index.as_uniform().expect("a loop's index is a scalar"));
     }
     position
 }

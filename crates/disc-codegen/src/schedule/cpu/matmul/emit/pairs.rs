@@ -5,6 +5,7 @@
 use super::{dot_words, step::Step};
 use crate::kernel::KernelBuilder;
 use disc_ir::{DType, Value};
+use disc_kernel_macros::expr;
 
 /// Words of a pair, or of a block's row.
 const PAIR: u32 = 2;
@@ -35,8 +36,7 @@ pub(super) fn add_products_of_two(step: &Step<'_>, kb: &mut KernelBuilder, k: Va
     let rows = joined(step, kb, &|kb: &mut KernelBuilder, start| step.elements(kb, start, k, PAIR));
     let [first, second] = [0, 1].map(|i| rows.iter().map(|pair| pair[i]).collect::<Vec<_>>());
     let blocks = add(step, kb, k, &first, blocks);
-    let one = kb.int(1);
-    let next = kb.add(k, one);
+    let next = expr!(kb, k + 1);
     add(step, kb, next, &second, &blocks)
 }
 
@@ -53,14 +53,13 @@ fn joined(step: &Step<'_>, kb: &mut KernelBuilder, words: &dyn Fn(&mut KernelBui
 /// Adds the products of pairs of rows and the columns of step `k`.
 fn add(step: &Step<'_>, kb: &mut KernelBuilder, k: Value, rows: &[Value], blocks: &[Value]) -> Vec<Value> {
     let word = step.plan.word.expect("pairs are of words");
-    let along = kb.mul(k, step.b_step);
-    let from = kb.add(along, step.b_base);
+    let from = expr!(kb, k * step.b_step + step.b_base);
     let mut columns = Vec::new();
     for piece in &step.pieces {
         assert_eq!(piece.lanes, 2 * PAIR, "panels of pairs have vectors of four columns");
         for half in 0..2 {
             let shift = kb.int((piece.shift + half * i64::from(PAIR)) * step.spread);
-            let here = kb.add(from, shift);
+            let here = expr!(kb, from + shift);
             columns.push(match step.spread {
                 // Panels in task memory hold words already.
                 1 => kb.load(step.b, here, PAIR, None),

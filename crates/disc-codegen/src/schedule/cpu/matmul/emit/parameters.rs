@@ -21,6 +21,7 @@ use crate::{
     },
 };
 use disc_ir::{Dim, Space, TensorType, Type, Value};
+use disc_kernel_macros::expr;
 
 /// The arguments of a micro-kernel.
 pub(in crate::schedule) struct Parameters {
@@ -114,7 +115,7 @@ impl Parameters {
         }
         if let Some(axis) = plan.shape.m.dim {
             let row = kb.int(row);
-            at[axis] = Index::uniform(kb.add(self.row, row));
+            at[axis] = Index::uniform(expr!(kb, self.row + row));
         }
         at
     }

@@ -4,7 +4,8 @@
 //! The error of one chain of additions grows with its length, in one direction where the products
 //! are equal. The totals are spilled while a block is summed, so that a block has to be long.
 use crate::{kernel::KernelBuilder, schedule::cpu::matmul::plan::MatmulPlan};
-use disc_ir::{Dim, OpKind, Solver, Value};
+use disc_ir::{Dim, Solver, Value};
+use disc_kernel_macros::expr;
 
 /// Steps of a micro-kernel in a block: a multiple of the steps of any round.
 pub(in crate::schedule) const STEPS: i64 = 512;
@@ -32,10 +33,9 @@ pub(in crate::schedule) fn in_blocks(
     let Some(block) = block else { return body(kb, [low, high], sums) };
     let block = kb.int(block);
     kb.for_([low, high, block], sums, |kb, from, totals| {
-        let end = kb.add(from, block);
-        let end = kb.map(OpKind::Minimum, &[end, high]);
+        let end = expr!(kb, min(from + block, high));
         let none: Vec<Value> = totals.iter().map(|&total| kb.zero(plan.compute, kb.lanes(total))).collect();
         let found = body(kb, [from, end], &none);
-        totals.iter().zip(found).map(|(&total, sum)| kb.map(OpKind::Add, &[total, sum])).collect()
+        totals.iter().zip(found).map(|(&total, sum)| expr!(kb, total + sum)).collect()
     })
 }

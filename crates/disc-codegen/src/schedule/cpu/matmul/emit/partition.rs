@@ -3,7 +3,8 @@ use crate::{
     kernel::{Index, KernelBuilder},
     schedule::cpu::matmul::plan::MatmulPlan,
 };
-use disc_ir::{OpKind, Value};
+use disc_ir::Value;
+use disc_kernel_macros::expr;
 
 /// Gives the starts of the operands for a batch position.
 pub(in crate::schedule) fn bases(kb: &mut KernelBuilder, plan: &MatmulPlan, at: &[Index]) -> [Value; 2] {
@@ -11,9 +12,7 @@ pub(in crate::schedule) fn bases(kb: &mut KernelBuilder, plan: &MatmulPlan, at: 
     for outer in &plan.shape.outer {
         let here = at[outer.run.axis].as_uniform().expect("a batch position is a scalar");
         for (base, stride) in bases.iter_mut().zip([&outer.left, &outer.right]) {
-            let stride = kb.dim(stride);
-            let step = kb.mul(here, stride);
-            *base = kb.add(*base, step);
+            *base = expr!(kb, *base + here * dim(stride));
         }
     }
     bases
@@ -25,17 +24,15 @@ pub(in crate::schedule) fn chunk_rows(kb: &mut KernelBuilder, plan: &MatmulPlan,
         return [kb.int(0), kb.int(1)];
     }
     let (one, rows, chunks) = (kb.int(1), kb.dim(&plan.shape.m.size), kb.dim(&plan.chunks()));
-    let next = kb.add(chunk, one);
-    let (low, high) = (kb.mul(chunk, rows), kb.mul(next, rows));
-    [kb.div(low, chunks), kb.div(high, chunks)]
+    let next = expr!(kb, chunk + one);
+    let (low, high) = (expr!(kb, chunk * rows), expr!(kb, next * rows));
+    [expr!(kb, low / chunks), expr!(kb, high / chunks)]
 }
 
 /// Gives the number of blocks that the rows from `first` to below `last` are cut into.
 pub(in crate::schedule) fn row_blocks(kb: &mut KernelBuilder, plan: &MatmulPlan, [first, last]: [Value; 2]) -> Value {
     let (tallest, up) = (kb.int(i64::from(plan.tile.rows)), kb.int(i64::from(plan.tile.rows) - 1));
-    let count = kb.sub(last, first);
-    let padded = kb.add(count, up);
-    kb.div(padded, tallest)
+    expr!(kb, (last - first + up) / tallest)
 }
 
 /// Runs `body` for even blocks of rows, or blocks of as many tiles as possible, with the number of
@@ -50,21 +47,17 @@ pub(in crate::schedule) fn for_row_blocks(
     if plan.keeps_tiles() {
         let tall = kb.int(plan.block_rows());
         kb.for_([first, last, tall], &[zero], |kb, row, carried| {
-            let left = kb.sub(last, row);
-            let height = kb.map(OpKind::Minimum, &[left, tall]);
+            let height = expr!(kb, min(last - row, tall));
             body(kb, carried[0], [row, height]);
-            vec![kb.add(carried[0], one)]
+            vec![expr!(kb, carried[0] + one)]
         });
         return;
     }
-    let count = kb.sub(last, first);
+    let count = expr!(kb, last - first);
     let blocks = row_blocks(kb, plan, [first, last]);
     kb.for_([zero, blocks, one], &[first], |kb, block, carried| {
-        let next = kb.add(block, one);
-        let scaled = kb.mul(next, count);
-        let done = kb.div(scaled, blocks);
-        let stop = kb.add(first, done);
-        let height = kb.sub(stop, carried[0]);
+        let stop = expr!(kb, first + (block + one) * count / blocks);
+        let height = expr!(kb, stop - carried[0]);
         body(kb, block, [carried[0], height]);
         vec![stop]
     });

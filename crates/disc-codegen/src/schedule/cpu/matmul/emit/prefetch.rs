@@ -16,6 +16,7 @@ use crate::{
     target::CpuModel,
 };
 use disc_ir::{Attr, Dim, OpKind, Value, ops::Trait};
+use disc_kernel_macros::expr;
 use std::collections::HashSet;
 
 /// Up to this many rows, panels pass so fast that the hardware's own prefetching is better.
@@ -75,15 +76,13 @@ impl EpiloguePrefetch {
 
     /// Prefetches a row of the block; after the last one, that one again.
     pub(in crate::schedule) fn fetch(&self, kb: &mut KernelBuilder, row: Value) {
-        let row = kb.map(OpKind::Minimum, &[row, self.last]);
-        let along = kb.mul(row, self.stride);
+        let along = expr!(kb, min(row, self.last) * self.stride);
         for &(buffer, start) in &self.blocks {
             let line = CpuModel::LINE_BYTES / kb.dtype(buffer).size() as i64;
-            let start = kb.add(start, along);
+            let start = expr!(kb, start + along);
             // Rows begin anywhere in a line.
             for shift in (0..self.width).step_by(line as usize).chain([self.width - 1]) {
-                let shift = kb.int(shift);
-                let place = kb.add(start, shift);
+                let place = expr!(kb, start + int(shift));
                 kb.emit_all(OpKind::Prefetch, &[buffer, place], &[("locality", Attr::Int(2))], None);
             }
         }
@@ -127,9 +126,9 @@ impl RowPrefetch {
             return None;
         }
         let buffer = parameters.operands.left();
-        let (stride, count) = (kb.dim(&plan.shape.m.left), kb.int(i64::from(rows)));
-        let along = kb.mul(count, stride);
-        let starts = [parameters.left, kb.add(parameters.left, along)];
+        let stride = kb.dim(&plan.shape.m.left);
+        let along = expr!(kb, int(i64::from(rows)) * stride);
+        let starts = [parameters.left, expr!(kb, parameters.left + along)];
         let bytes = kb.dtype(buffer).size() as i64 * i64::from(rows);
         let is_short = plan.shape.k.size.as_const().is_some_and(|size| size * bytes <= BLOCK_BYTES);
         let near = (!is_short).then(|| {
@@ -144,26 +143,21 @@ impl RowPrefetch {
     /// repeat the last row.
     pub(in crate::schedule) fn fetch(&self, kb: &mut KernelBuilder, k: Value) {
         let elements = CpuModel::LINE_BYTES / kb.dtype(self.buffer).size() as i64;
-        let line = kb.int(elements);
-        let turn = kb.rem(k, line);
-        let first = kb.sub(k, turn);
+        let turn = expr!(kb, k % int(elements));
+        let first = expr!(kb, k - turn);
         let (start, along) = match self.near {
             None => (self.starts[1], first),
             Some([steps, size]) => {
-                let ahead = kb.add(first, steps);
-                let (is_behind, behind) = (kb.compare("LE", size, ahead), kb.sub(ahead, size));
+                let ahead = expr!(kb, first + steps);
+                let (is_behind, behind) = (expr!(kb, size <= ahead), expr!(kb, ahead - size));
                 let start = kb.select(is_behind, self.starts[1], self.starts[0]);
                 (start, kb.select(is_behind, behind, ahead))
             }
         };
-        let start = kb.add(start, along);
+        let start = expr!(kb, start + along);
         let last = kb.int(self.rows - 1);
         for shift in (0..self.rows).step_by(elements as usize) {
-            let shift = kb.int(shift);
-            let row = kb.add(turn, shift);
-            let row = kb.map(OpKind::Minimum, &[row, last]);
-            let row = kb.mul(row, self.stride);
-            let place = kb.add(start, row);
+            let place = expr!(kb, start + min(turn + int(shift), last) * self.stride);
             kb.emit_all(OpKind::Prefetch, &[self.buffer, place], &[("locality", Attr::Int(2))], None);
         }
     }
@@ -203,10 +197,8 @@ pub(in crate::schedule) fn round_lines(kb: &KernelBuilder, plan: &MatmulPlan, we
 /// blocks.
 pub(in crate::schedule) fn share(kb: &mut KernelBuilder, plan: &MatmulPlan, weights: Value, blocks: Value) -> Value {
     let lines = round_lines(kb, plan, weights);
-    let (one, lines) = (kb.int(1), kb.int(lines));
-    let spread = kb.add(lines, blocks);
-    let spread = kb.sub(spread, one);
-    kb.div(spread, blocks)
+    let one = kb.int(1);
+    expr!(kb, (int(lines) + blocks - one) / blocks)
 }
 
 /// Prefetches this block's share of the next panel: `fetches` lines per round, the share of block
@@ -214,20 +206,14 @@ pub(in crate::schedule) fn share(kb: &mut KernelBuilder, plan: &MatmulPlan, weig
 pub(in crate::schedule) fn next_panel(kb: &mut KernelBuilder, plan: &MatmulPlan, parameters: &Parameters, k: Value) {
     let b = parameters.operands.right();
     let elements = CpuModel::LINE_BYTES / kb.dtype(b).size() as i64;
-    let size = kb.dim(&plan.panel_size());
-    let next = kb.add(parameters.right, size);
-    let share = kb.dim(&plan.word_steps());
-    let before = kb.mul(parameters.block, share);
-    let done = kb.add(before, k);
-    let round = kb.int(round_steps(plan.tile));
-    let rounds = kb.div(done, round);
-    let lines = kb.mul(rounds, parameters.fetches);
+    let next = expr!(kb, parameters.right + dim(&plan.panel_size()));
+    let rounds = expr!(kb, (parameters.block * dim(&plan.word_steps()) + k) / int(round_steps(plan.tile)));
+    let lines = expr!(kb, rounds * parameters.fetches);
     let line = kb.int(elements);
-    let from = kb.mul(lines, line);
-    let from = kb.add(next, from);
+    let from = expr!(kb, next + lines * line);
     let (zero, one) = (kb.int(0), kb.int(1));
     kb.for_([zero, parameters.fetches, one], &[from], |kb, _, carried| {
         kb.emit_all(OpKind::Prefetch, &[b, carried[0]], &[("locality", Attr::Int(2))], None);
-        vec![kb.add(carried[0], line)]
+        vec![expr!(kb, carried[0] + line)]
     });
 }

@@ -20,7 +20,8 @@ use crate::{
         },
     },
 };
-use disc_ir::{DType, Function, FunctionKind, OpKind, Value, fragment::REGISTER_ROWS};
+use disc_ir::{DType, Function, FunctionKind, Value, fragment::REGISTER_ROWS};
+use disc_kernel_macros::expr;
 
 /// Names the routine for blocks of up to two tiles of rows.
 pub(in crate::schedule) fn name(part: &str, source: Source) -> String {
@@ -29,8 +30,7 @@ pub(in crate::schedule) fn name(part: &str, source: Source) -> String {
 
 /// Tests if a chunk has the rows of a tile.
 pub(in crate::schedule) fn fills(kb: &mut KernelBuilder, [first, last]: [Value; 2]) -> Value {
-    let (rows, count) = (kb.int(REGISTER_ROWS), kb.sub(last, first));
-    kb.compare("LE", rows, count)
+    expr!(kb, int(REGISTER_ROWS) <= last - first)
 }
 
 impl Blocks<'_> {
@@ -38,15 +38,11 @@ impl Blocks<'_> {
     pub(in crate::schedule) fn call_register_tiles(&self, kb: &mut KernelBuilder, part: &Part<'_>, source: Source, right: Value) {
         let (plan, [first, last]) = (part.plan, self.rows);
         let (zero, one, tall) = (kb.int(0), kb.int(1), kb.int(BLOCK_ROWS));
-        let (count, up) = (kb.sub(last, first), kb.int(BLOCK_ROWS - 1));
-        let blocks = kb.add(count, up);
-        let blocks = kb.div(blocks, tall);
+        let blocks = expr!(kb, (last - first + int(BLOCK_ROWS - 1)) / tall);
         let fetches = if source == Source::Panels { prefetch::share(kb, plan, part.operands.right(), blocks) } else { zero };
         kb.for_([zero, blocks, one], &[], |kb, block, _| {
-            let done = kb.mul(block, tall);
-            let row = kb.add(first, done);
-            let rest = kb.sub(last, row);
-            let height = kb.map(OpKind::Minimum, &[rest, tall]);
+            let row = expr!(kb, first + block * tall);
+            let height = expr!(kb, min(last - row, tall));
             let left = self.left_of(kb, plan, row);
             let mut arguments = self.arguments(part, [left, right], [row, self.column], [block, fetches]);
             arguments.push(height);
@@ -63,8 +59,8 @@ pub(in crate::schedule) fn emit(group: &Group<'_>, plan: &MatmulPlan, part: &str
     let height = kb.position("height");
     let (zero, rows) = (kb.int(0), kb.int(REGISTER_ROWS));
     // From the first row of the block to that of the tile that ends with the last row.
-    let last = kb.sub(height, rows);
-    let is_tall = kb.compare("LT", zero, last);
+    let last = expr!(kb, height - rows);
+    let is_tall = expr!(kb, zero < last);
     let both = |kb: &mut KernelBuilder| {
         multiply(kb, plan, &parameters, source, &[(zero, zero), (last, last)]);
         Vec::new()
@@ -75,8 +71,7 @@ pub(in crate::schedule) fn emit(group: &Group<'_>, plan: &MatmulPlan, part: &str
     };
     kb.if_(is_tall, both, one);
     // A tile that starts above the block leaves the sums of these rows first.
-    let before = kb.sub(rows, height);
-    let before = kb.map(OpKind::Maximum, &[before, zero]);
+    let before = expr!(kb, max(rows - height, zero));
     let sites = finish_rows(&mut kb, group, plan, parameters, source, [before, height]);
     (kb.finish(), sites)
 }
@@ -92,10 +87,10 @@ pub(in crate::schedule) fn emit_block(group: &Group<'_>, plan: &MatmulPlan, part
     let [height, panels] = ["height", "panels"].map(|name| kb.position(name));
     let (zero, one, rows) = (kb.int(0), kb.int(1), kb.int(REGISTER_ROWS));
     let (size, width) = (kb.dim(&plan.packed_panel_elements()), kb.int(i64::from(plan.tile.columns)));
-    let is_tall = kb.compare("LT", rows, height);
+    let is_tall = expr!(kb, rows < height);
     let panel_loop = kb.open_for([zero, panels, one]);
-    let [offset, columns] = [size, width].map(|size| kb.mul(panel_loop.index, size));
-    let (right, column) = (kb.add(parameters.right, offset), kb.add(parameters.column, columns));
+    let [offset, columns] = [size, width].map(|size| expr!(kb, panel_loop.index * size));
+    let (right, column) = (expr!(kb, parameters.right + offset), expr!(kb, parameters.column + columns));
     let parameters = Parameters { right, column, ..parameters };
     let both = |kb: &mut KernelBuilder| {
         multiply(kb, plan, &parameters, source, &[(zero, zero), (rows, rows)]);
@@ -127,14 +122,13 @@ fn add_rows_to_totals(
 ) {
     let (zero, one, stride) = (kb.int(0), kb.int(1), kb.int(plan.sums_stride()));
     let rows = kb.open_for([zero, height, one]);
-    let start = kb.mul(rows.index, stride);
+    let start = expr!(kb, rows.index * stride);
     let load = |piece: Piece| {
-        let shift = kb.int(piece.shift);
-        let place = kb.add(start, shift);
+        let place = expr!(kb, start + int(piece.shift));
         kb.load(parameters.operands.sums(), place, piece.lanes, None)
     };
     let sums: Vec<Value> = plan.pieces(Source::Task).into_iter().map(load).collect();
-    let row = kb.add(parameters.row, rows.index);
+    let row = expr!(kb, parameters.row + rows.index);
     write::add_to_totals(kb, plan, &Parameters { row, ..parameters }, [totals, factors], &sums, sums.len());
     kb.close_for(rows);
 }
@@ -145,13 +139,7 @@ fn multiply(kb: &mut KernelBuilder, plan: &MatmulPlan, parameters: &Parameters, 
     let (word, masks) = (plan.word.expect("tiles are of words"), [None, None]);
     let step = Step::of(kb, plan, parameters, (source, 1), &masks);
     let (a_stride, b_stride) = (kb.dim(&plan.shape.m.left), step.b_step);
-    let starts: Vec<Value> = tiles
-        .iter()
-        .map(|&(row, _)| {
-            let down = kb.mul(row, a_stride);
-            kb.add(parameters.left, down)
-        })
-        .collect();
+    let starts: Vec<Value> = tiles.iter().map(|&(row, _)| expr!(kb, parameters.left + row * a_stride)).collect();
     let shifts: Vec<Value> = (0..2).map(|v| kb.int(v * REGISTER_ROWS * step.spread)).collect();
     let sums: Vec<Value> = (0..tiles.len() * shifts.len()).map(|_| kb.zero_tile(plan.compute)).collect();
     let (zero, words) = (kb.int(0), kb.int(REGISTER_ROWS));
@@ -159,33 +147,30 @@ fn multiply(kb: &mut KernelBuilder, plan: &MatmulPlan, parameters: &Parameters, 
         // Of a part of a word, the other elements are zeros.
         RowBufferParameters::Parts { depth, .. } => {
             let (up, count) = (kb.int(word.count() - 1), kb.int(word.count()));
-            let padded = kb.add(depth, up);
-            kb.div(padded, count)
+            expr!(kb, (depth + up) / count)
         }
         _ => kb.dim(&plan.word_steps()),
     };
     let sums = kb.for_([zero, size, words], &sums, |kb, k, carried| {
         if source == Source::Panels {
             for round in (0..REGISTER_ROWS).step_by(round_steps(plan.tile) as usize) {
-                let round = kb.int(round);
-                let k = kb.add(k, round);
+                let k = expr!(kb, k + int(round));
                 prefetch::next_panel(kb, plan, parameters, k);
             }
         }
-        let along = kb.mul(k, step.a_step);
+        let along = expr!(kb, k * step.a_step);
         let left: Vec<Value> = starts
             .iter()
             .map(|&start| {
-                let at = kb.add(start, along);
+                let at = expr!(kb, start + along);
                 kb.load_tile(step.a, at, a_stride)
             })
             .collect();
-        let from = kb.mul(k, b_stride);
-        let from = kb.add(from, step.b_base);
+        let from = expr!(kb, k * b_stride + step.b_base);
         let right: Vec<Value> = shifts
             .iter()
             .map(|&shift| {
-                let at = kb.add(from, shift);
+                let at = expr!(kb, from + shift);
                 let loaded = kb.load_tile(step.b, at, b_stride);
                 as_elements(kb, loaded, word.elements)
             })
@@ -200,10 +185,9 @@ fn multiply(kb: &mut KernelBuilder, plan: &MatmulPlan, parameters: &Parameters, 
 fn leave(kb: &mut KernelBuilder, plan: &MatmulPlan, parameters: &Parameters, tiles: &[(Value, Value)], sums: &[Value]) {
     let stride = kb.int(plan.sums_stride());
     for (&(_, row), sums) in tiles.iter().zip(sums.chunks(2)) {
-        let start = kb.mul(row, stride);
+        let start = expr!(kb, row * stride);
         for (v, &sum) in (0..).zip(sums) {
-            let shift = kb.int(v * REGISTER_ROWS);
-            let at = kb.add(start, shift);
+            let at = expr!(kb, start + int(v * REGISTER_ROWS));
             kb.store_tile(parameters.operands.sums(), at, stride, sum);
         }
     }

@@ -14,6 +14,7 @@ use crate::{
     },
 };
 use disc_ir::{Function, TensorType, Value};
+use disc_kernel_macros::expr;
 
 /// A product inside of another schedule's kernel.
 pub(in crate::schedule) struct BlockProduct<'g> {
@@ -95,7 +96,7 @@ impl<'g> BlockProduct<'g> {
         let (one, width) = (kb.int(1), kb.int(i64::from(plan.tile.columns)));
         let mut elements = self.elements();
         let panel_loop = kb.open_for([low, high, one]);
-        let column = kb.mul(panel_loop.index, width);
+        let column = expr!(kb, panel_loop.index * width);
         let offset = self.panel_offset(kb, panel_loop.index, low);
         let panel = kb.view(self.operands.panel(), offset, TensorType::new([plan.packed_panel_elements()], plan.panel_dtype()));
         let operands = self.operands.with_panel(panel);
@@ -113,8 +114,7 @@ impl<'g> BlockProduct<'g> {
     /// Gives the place of a panel among those that were packed from `low` on.
     fn panel_offset(&self, kb: &mut KernelBuilder, panel: Value, low: Value) -> Value {
         let size = kb.dim(&self.plan.packed_panel_elements());
-        let number = kb.sub(panel, low);
-        kb.mul(number, size)
+        expr!(kb, (panel - low) * size)
     }
 
     /// Packs the left operand of a block, if the plan needs it; gives its start.
@@ -123,7 +123,7 @@ impl<'g> BlockProduct<'g> {
             return block.left;
         }
         let mut elements = self.elements();
-        let last = kb.add(block.first, block.height);
+        let last = expr!(kb, block.first + block.height);
         pack::compute_rows(kb, self.plan, &self.operands, &mut elements, at, [block.first, last]);
         kb.int(0)
     }
@@ -145,13 +145,12 @@ impl<'g> BlockProduct<'g> {
         }
         let (zero, one, width) = (kb.int(0), kb.int(1), kb.int(i64::from(plan.tile.columns)));
         kb.for_([low, high, one], &[], |kb, panel, _| {
-            let column = kb.mul(panel, width);
+            let column = expr!(kb, panel * width);
             let base = match plan.right.form {
-                RightForm::Rows => kb.add(right, column),
+                RightForm::Rows => expr!(kb, right + column),
                 RightForm::Panels => {
                     let size = kb.dim(&(&plan.shape.k.size * i64::from(plan.tile.columns)));
-                    let offset = kb.mul(panel, size);
-                    kb.add(right, offset)
+                    expr!(kb, right + panel * size)
                 }
                 RightForm::Columns { .. } | RightForm::Computed | RightForm::Dots | RightForm::Int4(_) => {
                     self.panel_offset(kb, panel, packed)
@@ -175,9 +174,10 @@ impl<'g> BlockProduct<'g> {
         more: &[Value],
     ) {
         let plan = self.plan;
-        let (zero, width) = (kb.int(0), kb.int(i64::from(plan.tile.columns)));
-        let (column, panels, offset) = (kb.mul(low, width), kb.sub(high, low), self.panel_offset(kb, low, packed));
-        let base = if matches!(plan.result, ResultForm::Totals) { kb.add(offset, right) } else { offset };
+        let zero = kb.int(0);
+        let (column, panels, offset) =
+            (expr!(kb, low * int(i64::from(plan.tile.columns))), expr!(kb, high - low), self.panel_offset(kb, low, packed));
+        let base = if matches!(plan.result, ResultForm::Totals) { expr!(kb, offset + right) } else { offset };
         let mut arguments = self.arguments(at, [left, base, block.first, column, zero, zero], more);
         arguments.extend([block.height, panels]);
         kb.call(&register_tiles::name(&self.group.name, Source::Task), &arguments);
@@ -206,8 +206,7 @@ impl<'g> BlockProduct<'g> {
         let stride = kb.dim(&plan.shape.m.left);
         kb.for_([low, high, step], &[], |kb, column, _| {
             kb.for_([zero, block.height, one], &[], |kb, number, _| {
-                let offset = kb.mul(number, stride);
-                let (left, row) = (kb.add(left, offset), kb.add(block.first, number));
+                let (left, row) = (expr!(kb, left + number * stride), expr!(kb, block.first + number));
                 let arguments = self.arguments(at, [left, right, row, column, block.first, zero], &[start]);
                 kb.call(&dot_row::name(&self.group.name), &arguments);
                 Vec::new()
@@ -226,8 +225,7 @@ impl<'g> BlockProduct<'g> {
         let (plan, name) = (self.plan, &self.group.name);
         let Some((source, most)) = plan.half_panel() else { return self.call_whole(kb, arguments, column, height) };
         let (columns, most) = (kb.dim(&plan.shape.n.size), kb.int(i64::from(most)));
-        let left = kb.sub(columns, column);
-        let fits = kb.compare("LE", left, most);
+        let fits = expr!(kb, columns - column <= most);
         let half = |kb: &mut KernelBuilder| {
             dispatch(kb, name, source, arguments, height, [1, plan.tile.rows]);
             Vec::new()
@@ -246,8 +244,7 @@ impl<'g> BlockProduct<'g> {
         match plan.block_sources(self.group.target)[..] {
             [whole, edge] => {
                 let (width, columns) = (kb.int(i64::from(plan.tile.columns)), kb.dim(&plan.shape.n.size));
-                let end = kb.add(column, width);
-                let is_whole = kb.compare("LE", end, columns);
+                let is_whole = expr!(kb, column + width <= columns);
                 let run = |source| {
                     move |kb: &mut KernelBuilder| {
                         dispatch(kb, name, source, arguments, height, heights);

@@ -3,6 +3,7 @@
 use super::step::Step;
 use crate::{kernel::KernelBuilder, schedule::cpu::matmul::plan::rounds::round_steps};
 use disc_ir::Value;
+use disc_kernel_macros::expr;
 
 /// Copies the elements that the rounds from step `k` on need, if that is the first of them; gives
 /// the step that reads rows there. It comes before panels are prefetched, which would keep the rows
@@ -14,12 +15,12 @@ pub(in crate::schedule) fn follow<'p>(kb: &mut KernelBuilder, from: &Step<'p>, r
         return reading(kb, from, rows, k);
     }
     let (width, zero) = (kb.int(steps), kb.int(0));
-    let number = kb.rem(k, width);
-    let is_first = kb.compare("EQ", number, zero);
+    let number = expr!(kb, k % width);
+    let is_first = expr!(kb, number == zero);
     let open = kb.open_if(is_first);
     fill(kb, from, rows, k, None);
     kb.close_if(open);
-    let first = kb.sub(k, number);
+    let first = expr!(kb, k - number);
     reading(kb, from, rows, first)
 }
 
@@ -50,20 +51,17 @@ fn reading<'p>(kb: &mut KernelBuilder, from: &Step<'p>, rows: Value, first: Valu
 fn fill(kb: &mut KernelBuilder, from: &Step<'_>, rows: Value, low: Value, high: Option<Value>) {
     let plan = from.plan;
     let (width, vector) = (plan.staged_elements(), i64::from(plan.tile.lanes) * plan.word_size());
-    let along = kb.mul(low, from.a_step);
-    let left = high.map(|high| {
-        let steps = kb.sub(high, low);
-        kb.mul(steps, from.a_step)
-    });
+    let along = expr!(kb, low * from.a_step);
+    let left = high.map(|high| expr!(kb, (high - low) * from.a_step));
     for (number, &start) in from.starts.iter().enumerate() {
-        let first = kb.add(start, along);
+        let first = expr!(kb, start + along);
         for shift in (0..width).step_by(vector as usize) {
             let (ahead, there) = (kb.int(shift), kb.int(number as i64 * width + shift));
             let mask = left.map(|left| {
-                let count = kb.sub(left, ahead);
+                let count = expr!(kb, left - ahead);
                 kb.lane_mask(count, vector as u32)
             });
-            let here = kb.add(first, ahead);
+            let here = expr!(kb, first + ahead);
             let copied = kb.load(from.a, here, vector as u32, mask);
             kb.store(rows, there, copied, None);
         }

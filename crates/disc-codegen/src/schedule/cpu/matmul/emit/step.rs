@@ -11,6 +11,7 @@ use crate::{
     target::CpuModel,
 };
 use disc_ir::{Attr, Dim, OpKind, Value};
+use disc_kernel_macros::expr;
 
 /// Steps that a panel of weights is prefetched ahead, beside the only block of rows.
 const PANEL_STEPS_AHEAD: i64 = 64;
@@ -105,17 +106,15 @@ impl<'p> Step<'p> {
         let lanes = self.plan.tile.lanes;
         let rows: Vec<Value> = self.starts.iter().map(|&start| self.elements(kb, start, k, lanes)).collect();
         (0..lanes).fold(sums.to_vec(), |sums, lane| {
-            let number = kb.int(i64::from(lane));
-            let here = kb.add(k, number);
+            let here = expr!(kb, k + int(i64::from(lane)));
             self.add_products(kb, here, &sums, |_, kb, row| kb.extract_lane(rows[row], lane))
         })
     }
 
     /// Loads what some steps from `k` on read of a row: their elements, or words.
     pub(super) fn elements(&self, kb: &mut KernelBuilder, start: Value, k: Value, steps: u32) -> Value {
-        let number = self.a_first.map_or(k, |first| kb.sub(k, first));
-        let along = kb.mul(number, self.a_step);
-        let here = kb.add(start, along);
+        let number = self.a_first.map_or(k, |first| expr!(kb, k - first));
+        let here = expr!(kb, start + number * self.a_step);
         match self.plan.word {
             Some(word) => dot_words::load(kb, word, self.a, here, steps),
             None => {
@@ -134,21 +133,16 @@ impl<'p> Step<'p> {
         element: impl Fn(&Self, &mut KernelBuilder, usize) -> Value,
     ) -> Vec<Value> {
         let plan = self.plan;
-        let from = kb.mul(k, self.b_step);
-        let from = kb.add(from, self.b_base);
+        let from = expr!(kb, k * self.b_step + self.b_base);
         let mut panel = Vec::with_capacity(self.masks.len());
         for (piece, &mask) in self.pieces.iter().zip(self.masks) {
-            let shift = kb.int(piece.shift * self.spread);
-            let here = kb.add(from, shift);
+            let here = expr!(kb, from + int(piece.shift * self.spread));
             panel.push(self.column(kb, here, piece, mask));
         }
         if self.fetches {
-            let rows = kb.int(ROWS_AHEAD);
-            let ahead = kb.mul(rows, self.b_step);
-            let ahead = kb.add(from, ahead);
+            let ahead = expr!(kb, from + int(ROWS_AHEAD) * self.b_step);
             for piece in &self.pieces {
-                let shift = kb.int(piece.shift);
-                let line = kb.add(ahead, shift);
+                let line = expr!(kb, ahead + int(piece.shift));
                 kb.emit_all(OpKind::Prefetch, &[self.b, line], &[("locality", Attr::Int(2))], None);
             }
         }
@@ -156,11 +150,9 @@ impl<'p> Step<'p> {
             self.fetch_panel(kb, from);
         }
         if let Some(copy) = self.copy {
-            let width = kb.int(i64::from(plan.tile.columns));
-            let to = kb.mul(k, width);
+            let to = expr!(kb, k * int(i64::from(plan.tile.columns)));
             for (piece, &column) in self.pieces.iter().zip(&panel) {
-                let shift = kb.int(piece.shift);
-                let there = kb.add(to, shift);
+                let there = expr!(kb, to + int(piece.shift));
                 kb.store(copy, there, column, None);
             }
         }
@@ -182,13 +174,10 @@ impl<'p> Step<'p> {
     /// Prefetches the elements that a later step reads of the panel, or of the next one, which
     /// follows it in memory.
     fn fetch_panel(&self, kb: &mut KernelBuilder, from: Value) {
-        let steps = kb.int(PANEL_STEPS_AHEAD);
-        let ahead = kb.mul(steps, self.b_step);
-        let there = kb.add(from, ahead);
+        let there = expr!(kb, from + int(PANEL_STEPS_AHEAD) * self.b_step);
         let (width, size) = (i64::from(self.plan.tile.columns) * self.spread, kb.dtype(self.b).size() as i64);
         for shift in (0..width).step_by((CpuModel::LINE_BYTES / size) as usize) {
-            let shift = kb.int(shift);
-            let line = kb.add(there, shift);
+            let line = expr!(kb, there + int(shift));
             kb.emit_all(OpKind::Prefetch, &[self.b, line], &[("locality", Attr::Int(3))], None);
         }
     }
@@ -239,7 +228,7 @@ pub(in crate::schedule) fn starts(kb: &mut KernelBuilder, first: Value, stride: 
     let stride = kb.dim(stride);
     let mut starts = vec![first];
     for _ in 1..rows {
-        let next = kb.add(*starts.last().expect("there is a row"), stride);
+        let next = expr!(kb, *starts.last().expect("there is a row") + stride);
         starts.push(next);
     }
     starts

@@ -6,7 +6,8 @@ use crate::{
     kernel::KernelBuilder,
     schedule::{Group, cpu::matmul::plan::MatmulPlan},
 };
-use disc_ir::{OpKind, Value};
+use disc_ir::Value;
+use disc_kernel_macros::expr;
 
 /// Copies the columns that are left over out of the panel that starts with `column`.
 pub(in crate::schedule) fn copy_columns(kb: &mut KernelBuilder, plan: &MatmulPlan, operands: &Operands, column: Value) {
@@ -15,10 +16,10 @@ pub(in crate::schedule) fn copy_columns(kb: &mut KernelBuilder, plan: &MatmulPla
     let (zero, one, depth) = (kb.int(0), kb.int(1), kb.dim(&plan.shape.k.size));
     let (stride, width) = (kb.dim(&plan.rest_stride()), kb.int(i64::from(plan.tile.columns)));
     let columns = kb.open_for([zero, count, one]);
-    let (from, to) = (kb.add(first, columns.index), kb.mul(columns.index, stride));
+    let (from, to) = (expr!(kb, first + columns.index), expr!(kb, columns.index * stride));
     kb.for_([zero, depth, one], &[], |kb, k, _| {
-        let (row, there) = (kb.mul(k, width), kb.add(to, k));
-        let here = kb.add(from, row);
+        let (row, there) = (expr!(kb, k * width), expr!(kb, to + k));
+        let here = expr!(kb, from + row);
         let element = kb.load(operands.panel(), here, 1, None);
         kb.store(memory, there, element, None);
         Vec::new()
@@ -31,13 +32,10 @@ pub(in crate::schedule) fn copy_columns(kb: &mut KernelBuilder, plan: &MatmulPla
 pub(super) fn rest(kb: &mut KernelBuilder, plan: &MatmulPlan, column: Value) -> [Value; 2] {
     let (columns, width, narrow) = (kb.dim(&plan.shape.n.size), i64::from(plan.tile.columns), i64::from(plan.narrow()));
     let (zero, width, narrow, up) = (kb.int(0), kb.int(width), kb.int(narrow), kb.int(narrow - 1 - i64::from(plan.most_rest())));
-    let left = kb.sub(columns, column);
-    let left = kb.map(OpKind::Minimum, &[left, width]);
-    let vectors = kb.add(left, up);
-    let vectors = kb.div(vectors, narrow);
-    let first = kb.mul(vectors, narrow);
-    let count = kb.sub(left, first);
-    [first, kb.map(OpKind::Maximum, &[count, zero])]
+    let left = expr!(kb, min(columns - column, width));
+    let first = expr!(kb, (left + up) / narrow * narrow);
+    let count = expr!(kb, left - first);
+    [first, kb.max(count, zero)]
 }
 
 /// Gives the sums of `rows` rows and so many columns that are left over.

@@ -9,6 +9,7 @@ use crate::{
     },
 };
 use disc_ir::Value;
+use disc_kernel_macros::expr;
 
 /// Applies the epilogue to each vector of results, from the parameters' row on, and stores it.
 pub(in crate::schedule) fn write(
@@ -25,8 +26,7 @@ pub(in crate::schedule) fn write(
         let (row, (piece, mask)) = (i / vectors.len(), vectors[i % vectors.len()]);
         let mut at = parameters.row_of_result(kb, plan, row as i64);
         if let Some(axis) = plan.shape.n.dim {
-            let shift = kb.int(piece.shift);
-            let base = kb.add(parameters.column, shift);
+            let base = expr!(kb, parameters.column + int(piece.shift));
             at[axis] = if piece.lanes == 1 { Index::uniform(base) } else { Index::Affine { base, stride: 1 } };
         }
         elements.lanes = piece.lanes;
@@ -67,15 +67,12 @@ pub(in crate::schedule) fn add_to_totals(
 ) {
     let (lanes, stride) = (plan.tile.lanes, kb.dim(&plan.total_columns()));
     for (row, sums) in sums.chunks(vectors).enumerate() {
-        let number = kb.int(row as i64);
-        let row = kb.add(parameters.row, number);
+        let row = expr!(kb, parameters.row + int(row as i64));
         let factor = kb.load(factors, row, 1, None);
         let factor = kb.widen(factor, lanes);
-        let start = kb.mul(row, stride);
-        let start = kb.add(start, parameters.column);
+        let start = expr!(kb, row * stride + parameters.column);
         for (v, &sum) in sums.iter().enumerate() {
-            let shift = kb.int(v as i64 * i64::from(lanes));
-            let place = kb.add(start, shift);
+            let place = expr!(kb, start + int(v as i64 * i64::from(lanes)));
             let before = kb.load(totals, place, lanes, None);
             let after = kb.fma(before, factor, sum);
             kb.store(totals, place, after, None);
@@ -94,14 +91,9 @@ pub(in crate::schedule) fn leave(
 ) {
     let stride = kb.dim(&plan.shape.n.size);
     for (row, sums) in sums.chunks(vectors.len()).enumerate() {
-        let number = kb.int(row as i64);
-        let row = kb.add(parameters.row, number);
-        let start = kb.mul(row, stride);
-        let start = kb.add(start, parameters.column);
-        let start = kb.add(start, from);
+        let start = expr!(kb, (parameters.row + int(row as i64)) * stride + parameters.column + from);
         for (&sum, &(piece, mask)) in sums.iter().zip(vectors) {
-            let shift = kb.int(piece.shift);
-            let place = kb.add(start, shift);
+            let place = expr!(kb, start + int(piece.shift));
             kb.store(parts, place, sum, mask);
         }
     }

@@ -10,6 +10,7 @@ use crate::{
     schedule::{Group, Scheduled, common::vector_loop::vector_loop},
 };
 use disc_ir::{Dim, OpKind, TensorType, Value};
+use disc_kernel_macros::expr;
 use disc_passes::analysis::query::Query;
 
 /// The elements of a chunk: enough that the stored ones are in cache when vectors of them are read.
@@ -49,12 +50,10 @@ impl<'g> Scan<'g> {
             frame.elements.open_scope();
             let mut number = open.index;
             if self.reverse {
-                let last = frame.kb.sub(count, one);
-                number = frame.kb.sub(last, number);
+                number = expr!(frame.kb, count - one - number);
             }
-            let low = frame.kb.mul(number, chunk);
-            let end = frame.kb.add(low, chunk);
-            let high = frame.kb.map(OpKind::Minimum, &[end, size]);
+            let low = expr!(frame.kb, number * chunk);
+            let high = expr!(frame.kb, min(low + chunk, size));
             let carried = open.carried.clone();
             self.fill(frame, &held, &at, [low, high]);
             open.next = self.combine_held(frame, &held, [low, high], &carried);
@@ -77,7 +76,7 @@ impl<'g> Scan<'g> {
             let Index::Affine { base, .. } = index else { panic!("a vector loop walks along an axis") };
             let mut at = at.to_vec();
             at[self.axis] = index;
-            let place = kb.sub(base, low);
+            let place = expr!(kb, base - low);
             body(kb, elements, &at, place);
         });
     }
@@ -98,13 +97,12 @@ impl<'g> Scan<'g> {
     fn combine_held(&self, frame: &mut KernelFrame<'g>, held: &[Value], [low, high]: [Value; 2], start: &[Value]) -> Vec<Value> {
         let lanes = std::mem::replace(&mut frame.elements.lanes, 1);
         let (zero, one) = (frame.kb.int(0), frame.kb.int(1));
-        let count = frame.kb.sub(high, low);
+        let count = expr!(frame.kb, high - low);
         let mut open = frame.kb.open_for_carrying([zero, count, one], start);
         frame.elements.open_scope();
         let mut place = open.index;
         if self.reverse {
-            let last = frame.kb.sub(count, one);
-            place = frame.kb.sub(last, place);
+            place = expr!(frame.kb, count - one - place);
         }
         let values = held.iter().map(|&buffer| frame.kb.load(buffer, place, 1, None)).collect();
         let carried = open.carried.clone();
