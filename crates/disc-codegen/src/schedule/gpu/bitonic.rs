@@ -12,6 +12,7 @@ use crate::{
     schedule::cpu::key,
 };
 use disc_ir::{DType, Dim, Grid, Literal, OpKind, TensorType, Value};
+use disc_kernel_macros::expr;
 
 /// The lower bits of an entry of one number, which have the position.
 const POSITION_BITS: i64 = 32;
@@ -24,8 +25,8 @@ pub(super) fn types_of(key: DType) -> Vec<DType> {
 /// Returns the least power of two that is at least a size and a warp.
 pub(super) fn padded(kb: &mut KernelBuilder, warp: u32, size: &Dim) -> Value {
     let (start, size, two) = (kb.int(warp.into()), kb.dim(size), kb.int(2));
-    let mut more = kb.open_while(&[start], |kb, carried| kb.compare("LT", carried[0], size));
-    more.next = vec![kb.mul(more.carried[0], two)];
+    let mut more = kb.open_while(&[start], |kb, carried| expr!(kb, carried[0] < size));
+    more.next = vec![expr!(kb, more.carried[0] * two)];
     kb.close_while(more)[0]
 }
 
@@ -42,7 +43,7 @@ pub(super) fn entry(kb: &mut KernelBuilder, key: Value, place: Value) -> Vec<Val
     let (wide, place) = (kb.convert(key, DType::I64), kb.convert(place, DType::I64));
     let shift = kb.constant(Literal::splat_i64(DType::I64, POSITION_BITS), 1);
     let high = kb.map(OpKind::ShiftLeft, &[wide, shift]);
-    vec![kb.map(OpKind::Or, &[high, place])]
+    vec![expr!(kb, high | place)]
 }
 
 /// Returns an entry behind all others.
@@ -56,17 +57,15 @@ pub(super) fn place(kb: &mut KernelBuilder, entry: &[Value]) -> Value {
         return kb.convert(*place, kb.index_type());
     }
     let low = kb.constant(Literal::splat_i64(DType::I64, (1 << POSITION_BITS) - 1), 1);
-    let place = kb.and(entry[0], low);
+    let place = expr!(kb, entry[0] & low);
     kb.convert(place, kb.index_type())
 }
 
 /// Returns true if entry `a` is in front of `b`.
 fn is_before(kb: &mut KernelBuilder, a: &[Value], b: &[Value]) -> Value {
-    let less = kb.compare("LT", a[0], b[0]);
+    let less = expr!(kb, a[0] < b[0]);
     let (&[_, a_place], &[_, b_place]) = (a, b) else { return less };
-    let (equal, earlier) = (kb.compare("EQ", a[0], b[0]), kb.compare("LT", a_place, b_place));
-    let tie = kb.and(equal, earlier);
-    kb.map(OpKind::Or, &[less, tie])
+    expr!(kb, less | ((a[0] == b[0]) & (a_place < b_place)))
 }
 
 /// Sorts the entries of a warp's lanes, one each.
@@ -86,8 +85,7 @@ fn rising(warp: u32) -> Vec<u32> {
 /// Tests if a number does not have a bit.
 fn is_clear(kb: &mut KernelBuilder, number: Value, bit: u32) -> Value {
     let (bit, zero) = (kb.int(bit.into()), kb.int(0));
-    let found = kb.and(number, bit);
-    kb.compare("EQ", found, zero)
+    expr!(kb, (number & bit) == zero)
 }
 
 /// Sorts each `width` lanes, of which one half ascends and the other descends.
@@ -105,10 +103,10 @@ fn merge_warp(
         let is_lower = is_clear(kb, lane, distance);
         let is_less = is_before(kb, &other, &entry);
         // The lower lane takes the lesser entry, or the greater one where entries descend.
-        let stays = kb.map(OpKind::Xor, &[is_less, is_lower]);
+        let stays = expr!(kb, is_less ^ is_lower);
         let takes = match ascends {
-            Some(ascends) => kb.map(OpKind::Xor, &[stays, ascends]),
-            None => kb.emit(OpKind::Not, &[stays]),
+            Some(ascends) => expr!(kb, stays ^ ascends),
+            None => expr!(kb, !stays),
         };
         entry = other.iter().zip(&entry).map(|(&theirs, &own)| kb.select(takes, theirs, own)).collect();
         distance /= 2;
@@ -144,12 +142,12 @@ impl Entries {
     }
 
     pub(super) fn load(&self, kb: &mut KernelBuilder, at: Value) -> Vec<Value> {
-        let at = kb.add(self.start, at);
+        let at = expr!(kb, self.start + at);
         self.memory.iter().map(|&memory| kb.load(memory, at, 1, None)).collect()
     }
 
     pub(super) fn store(&self, kb: &mut KernelBuilder, at: Value, entry: &[Value]) {
-        let at = kb.add(self.start, at);
+        let at = expr!(kb, self.start + at);
         self.memory.iter().zip(entry).for_each(|(&memory, &value)| kb.store(memory, at, value, None));
     }
 
@@ -157,10 +155,9 @@ impl Entries {
     /// number of the entry.
     pub(super) fn open(&self, kb: &mut KernelBuilder) -> (OpenFor, Value) {
         let (width, step) = (kb.int(self.grid.warp.into()), kb.int((self.grid.threads / self.grid.warp).into()));
-        let parts = kb.div(self.count, width);
+        let parts = expr!(kb, self.count / width);
         let open = kb.open_for([self.warp, parts, step]);
-        let first = kb.mul(open.index, width);
-        let at = kb.add(first, self.lane);
+        let at = expr!(kb, open.index * width + self.lane);
         (open, at)
     }
 
@@ -174,23 +171,22 @@ impl Entries {
             })
         });
         let (width, two) = (kb.int(warp.into()), kb.int(2));
-        let start = kb.mul(width, two);
-        let mut widths = kb.open_while(&[start], |kb, carried| kb.compare("LE", carried[0], self.count));
+        let start = expr!(kb, width * two);
+        let mut widths = kb.open_while(&[start], |kb, carried| expr!(kb, carried[0] <= self.count));
         let both = widths.carried[0];
-        let half = kb.div(both, two);
-        let mut steps = kb.open_while(&[half], |kb, carried| kb.compare("GE", carried[0], width));
+        let half = expr!(kb, both / two);
+        let mut steps = kb.open_while(&[half], |kb, carried| expr!(kb, carried[0] >= width));
         let distance = steps.carried[0];
         self.exchange(kb, both, distance);
         kb.barrier();
-        steps.next = vec![kb.div(distance, two)];
+        steps.next = vec![expr!(kb, distance / two)];
         kb.close_while(steps);
         self.in_registers(kb, |kb, at, entry| {
             let zero = kb.int(0);
-            let bit = kb.and(at, both);
-            let ascends = kb.compare("EQ", bit, zero);
+            let ascends = expr!(kb, (at & both) == zero);
             merge_warp(kb, (warp, warp), self.lane, Some(ascends), entry)
         });
-        widths.next = vec![kb.mul(both, two)];
+        widths.next = vec![expr!(kb, both * two)];
         kb.close_while(widths);
     }
 
@@ -207,17 +203,14 @@ impl Entries {
     /// Puts each two entries at this distance in order.
     fn exchange(&self, kb: &mut KernelBuilder, both: Value, distance: Value) {
         let (one, two, step) = (kb.int(1), kb.int(2), kb.int(self.grid.threads.into()));
-        let pairs = kb.div(self.count, two);
-        let below = kb.sub(distance, one);
+        let pairs = expr!(kb, self.count / two);
+        let below = expr!(kb, distance - one);
         kb.for_([self.thread, pairs, step], &[], |kb, pair, _| {
-            let (twice, inside) = (kb.add(pair, pair), kb.and(pair, below));
-            let at = kb.sub(twice, inside);
-            let other = kb.add(at, distance);
+            let at = expr!(kb, pair + pair - (pair & below));
+            let other = expr!(kb, at + distance);
             let (lower, upper) = (self.load(kb, at), self.load(kb, other));
             let is_less = is_before(kb, &upper, &lower);
-            let (bit, zero) = (kb.and(at, both), kb.int(0));
-            let descends = kb.compare("NE", bit, zero);
-            let swaps = kb.map(OpKind::Xor, &[is_less, descends]);
+            let swaps = expr!(kb, is_less ^ ((at & both) != 0));
             let sorted = |kb: &mut KernelBuilder, a: &[Value], b: &[Value]| -> Vec<Value> {
                 a.iter().zip(b).map(|(&a, &b)| kb.select(swaps, b, a)).collect()
             };

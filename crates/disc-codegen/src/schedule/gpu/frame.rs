@@ -15,6 +15,7 @@ use crate::{
     target::{GpuModel, Target},
 };
 use disc_ir::{Dim, FunctionKind, Grid, Value};
+use disc_kernel_macros::expr;
 
 /// Returns the threads of a warp.
 ///
@@ -82,9 +83,8 @@ impl<'g> GridFrame<'g> {
         let threads = i64::from(self.kb.function.grid.expect("a kernel of threads").threads);
         let kb = &mut self.kb;
         let (block, thread, width, total) = (kb.place("block"), kb.place("thread"), kb.int(threads), kb.dim(count));
-        let start = kb.mul(block, width);
-        let number = kb.add(start, thread);
-        let exists = kb.compare("LT", number, total);
+        let number = expr!(kb, block * width + thread);
+        let exists = expr!(kb, number < total);
         let open = kb.open_if(exists);
         self.elements.open_scope();
         body(&mut self, number);
@@ -110,13 +110,9 @@ impl<'g> GridFrame<'g> {
             block
         } else {
             let (several, own) = (kb.int(in_block), kb.place(if threads == 1 { "thread" } else { "warp" }));
-            let before = kb.mul(block, several);
-            kb.add(before, own)
+            expr!(kb, block * several + own)
         };
-        let exists = (in_block > 1).then(|| {
-            let count = kb.dim(&count);
-            kb.compare("LT", line, count)
-        });
+        let exists = (in_block > 1).then(|| expr!(kb, line < dim(&count)));
         let open = exists.map(|exists| kb.open_if(exists));
         self.elements.open_scope();
         let mut at = vec![Index::uniform(self.kb.int(0)); rank];

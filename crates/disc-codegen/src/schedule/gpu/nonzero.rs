@@ -14,7 +14,8 @@ use crate::{
     kernel::{Index, KernelBuilder},
     schedule::{Group, Scheduled, VersionKind, Versioned, Workspace, version::aligned_bytes},
 };
-use disc_ir::{DType, Dim, Grid, Inst, OpKind, TensorType, Value};
+use disc_ir::{DType, Dim, Grid, Inst, TensorType, Value};
+use disc_kernel_macros::expr;
 use std::sync::Arc;
 
 /// Elements that a thread has at once.
@@ -80,14 +81,14 @@ impl<'g> Nonzero<'g> {
         let [low, high] = self.part(&mut frame.kb);
         let kb = &mut frame.kb;
         let (zero, step, thread) = (kb.int(0), kb.int(self.grid.threads.into()), kb.place("thread"));
-        let first = kb.add(low, thread);
+        let first = expr!(kb, low + thread);
         let mut open = kb.open_for_carrying([first, high, step], &[zero]);
         let found = self.flag(&mut frame, open.index);
-        open.next = vec![frame.kb.add(open.carried[0], found)];
+        open.next = vec![expr!(frame.kb, open.carried[0] + found)];
         let kb = &mut frame.kb;
         let own = kb.close_for(open);
         let total = prefix.inclusive(kb, &mut [own], &[zero], &mut add);
-        let is_first = kb.compare("EQ", thread, zero);
+        let is_first = expr!(kb, thread == zero);
         let open = kb.open_if(is_first);
         let (block, total) = (kb.place("block"), kb.convert(total[0], DType::I32));
         kb.store(counts.expect("parts are counted in memory"), block, total, None);
@@ -108,9 +109,8 @@ impl<'g> Nonzero<'g> {
         let kb = &mut frame.kb;
         let total = known.map_or(found, |[_, total]| total);
         let (width, none) = (kb.int(self.grid.threads.into()), kb.int(-1));
-        let skipped = kb.mul(block, width);
-        let first = kb.add(total, thread);
-        let first = kb.add(first, skipped);
+        let skipped = expr!(kb, block * width);
+        let first = expr!(kb, total + thread + skipped);
         let step = kb.int(i64::from(self.grid.threads) * self.parts);
         let open = kb.open_for([first, room, step]);
         self.store(&mut frame, open.index, none);
@@ -125,23 +125,22 @@ impl<'g> Nonzero<'g> {
             return [kb.int(0), size];
         }
         let (each, block) = (kb.dim(&self.size.ceil_div(&Dim::constant(self.parts))), kb.place("block"));
-        let low = kb.mul(block, each);
-        let high = kb.add(low, each);
-        [low, kb.map(OpKind::Minimum, &[high, size])]
+        let low = expr!(kb, block * each);
+        let high = expr!(kb, low + each);
+        [low, kb.min(high, size)]
     }
 
     /// Adds up the counts of the parts before this one, and of all.
     fn sums(&self, kb: &mut KernelBuilder, counts: Value, block: Value, thread: Value) -> [Value; 2] {
         let dtype = self.group.index_type;
         let prefix = Prefix::new(kb, self.grid, self.grid.threads, &[dtype, dtype], 1);
-        let (zero, parts) = (kb.int(0), kb.int(self.parts));
-        let exists = kb.compare("LT", thread, parts);
+        let zero = kb.int(0);
+        let exists = expr!(kb, thread < int(self.parts));
         let open = kb.open_if(exists);
         let count = kb.load(counts, thread, 1, None);
         let count = kb.convert(count, dtype);
         let count = kb.close_if_giving(open, &[count], &[zero])[0];
-        let is_before = kb.compare("LT", thread, block);
-        let before = kb.select(is_before, count, zero);
+        let before = expr!(kb, select(thread < block, count, zero));
         let sums = prefix.inclusive(kb, &mut [vec![before, count]], &[zero, zero], &mut add);
         [sums[0], sums[1]]
     }
@@ -153,13 +152,12 @@ impl<'g> Nonzero<'g> {
         let prefix = Prefix::new(kb, self.grid, self.grid.threads, &[self.group.index_type], EACH as usize);
         let (zero, one, thread, step) = (kb.int(0), kb.int(1), kb.place("thread"), kb.int(width * EACH));
         let mut open = kb.open_for_carrying([low, high, step], &[before]);
-        let first = kb.add(open.index, thread);
+        let first = expr!(kb, open.index + thread);
         let mut own = Vec::new();
         for number in 0..EACH {
             let kb = &mut frame.kb;
-            let offset = kb.int(number * width);
-            let position = kb.add(first, offset);
-            let exists = kb.compare("LT", position, high);
+            let position = expr!(kb, first + int(number * width));
+            let exists = expr!(kb, position < high);
             let inside = kb.open_if(exists);
             let flag = self.flag(frame, position);
             own.push((position, frame.kb.close_if_giving(inside, &[flag], &[zero])[0]));
@@ -168,9 +166,8 @@ impl<'g> Nonzero<'g> {
         open.next = prefix.inclusive(&mut frame.kb, &mut ranks, &open.carried, &mut add);
         for ((position, flag), rank) in own.into_iter().zip(ranks) {
             let kb = &mut frame.kb;
-            let at = kb.sub(rank[0], one);
-            let (is_true, fits) = (kb.compare("NE", flag, zero), kb.compare("LT", at, room));
-            let is_written = kb.and(is_true, fits);
+            let at = expr!(kb, rank[0] - one);
+            let is_written = expr!(kb, (flag != zero) & (at < room));
             let inside = kb.open_if(is_written);
             self.store(frame, at, position);
             frame.kb.close_if(inside);
@@ -193,5 +190,5 @@ impl<'g> Nonzero<'g> {
 }
 
 fn add(kb: &mut KernelBuilder, before: &[Value], own: &[Value]) -> Vec<Value> {
-    before.iter().zip(own).map(|(&a, &b)| kb.add(a, b)).collect()
+    before.iter().zip(own).map(|(&a, &b)| expr!(kb, a + b)).collect()
 }

@@ -21,6 +21,7 @@ use crate::{
     },
 };
 use disc_ir::{Attr, DType, Dim, Grid, Inst, OpKind, TensorType, Value, ops::body::Order};
+use disc_kernel_macros::expr;
 use disc_passes::analysis::query::Query;
 
 /// Entries of a block in shared memory: 48 KiB of those with keys of 64 bits.
@@ -153,9 +154,8 @@ impl<'g> Ordered<'g> {
         let kb = &mut frame.kb;
         let place = bitonic::place(kb, &sorted);
         let (skip, wanted) = (kb.dim(&self.skip), kb.dim(&self.wanted));
-        let (behind, before) = (kb.compare("GE", lane, skip), kb.compare("LT", lane, wanted));
-        let is_wanted = kb.and(behind, before);
-        let number = kb.sub(lane, skip);
+        let is_wanted = expr!(kb, (lane >= skip) & (lane < wanted));
+        let number = expr!(kb, lane - skip);
         let open = kb.open_if(is_wanted);
         frame.elements.open_scope();
         self.write(frame, at, place, number);
@@ -171,8 +171,7 @@ impl<'g> Ordered<'g> {
             let room = Dim::min(&self.room(), &Dim::constant(ROOM));
             Entries::shared(kb, self.grid, self.key, &room, count)
         } else {
-            let room = kb.dim(&self.room());
-            let start = kb.mul(line, room);
+            let start = expr!(kb, line * dim(&self.room()));
             Entries::of(kb, self.grid, memory, start, count)
         };
         let (open, number) = entries.open(kb);
@@ -192,14 +191,13 @@ impl<'g> Ordered<'g> {
         let count = bitonic::padded(kb, self.grid.warp, &Dim::min(&self.size, &most));
         let entries = Entries::shared(kb, self.grid, self.key, &Dim::min(&self.room(), &most), count);
         let (zero, size, wanted) = (kb.int(0), kb.dim(&self.size), kb.dim(&self.wanted));
-        let mut parts = kb.open_while(&[zero, zero], |kb, carried| kb.compare("LT", carried[0], size));
+        let mut parts = kb.open_while(&[zero, zero], |kb, carried| expr!(kb, carried[0] < size));
         let [next, kept] = parts.carried[..] else { panic!("two values are carried") };
         let (open, number) = entries.open(kb);
-        let is_new = kb.compare("GE", number, kept);
+        let is_new = expr!(kb, number >= kept);
         let new = kb.open_if(is_new);
         frame.elements.open_scope();
-        let behind = frame.kb.sub(number, kept);
-        let position = frame.kb.add(next, behind);
+        let position = expr!(frame.kb, next + (number - kept));
         let entry = self.entry(frame, at, position);
         entries.store(&mut frame.kb, number, &entry);
         frame.elements.close_scope();
@@ -207,8 +205,8 @@ impl<'g> Ordered<'g> {
         kb.close_if(new);
         kb.close_for(open);
         entries.sort(kb);
-        let taken = kb.sub(count, kept);
-        parts.next = vec![kb.add(next, taken), wanted];
+        let taken = expr!(kb, count - kept);
+        parts.next = vec![expr!(kb, next + taken), wanted];
         kb.close_while(parts);
         self.write_all(frame, at, &entries);
     }
@@ -219,7 +217,7 @@ impl<'g> Ordered<'g> {
         let kb = &mut frame.kb;
         let size = kb.dim(&self.size);
         let last = bitonic::last(kb, self.key);
-        let exists = kb.compare("LT", position, size);
+        let exists = expr!(kb, position < size);
         let open = kb.open_if(exists);
         frame.elements.open_scope();
         let element = self.element(frame, self.inputs[0], at, position);
@@ -239,11 +237,11 @@ impl<'g> Ordered<'g> {
     fn write_all(&self, frame: &mut GridFrame<'_>, at: &[Index], entries: &Entries) {
         let kb = &mut frame.kb;
         let (skip, wanted) = (kb.dim(&self.skip), kb.dim(&self.wanted));
-        let (first, count) = (kb.place("thread"), kb.sub(wanted, skip));
+        let (first, count) = (kb.place("thread"), expr!(kb, wanted - skip));
         let step = kb.int(self.grid.threads.into());
         let open = kb.open_for([first, count, step]);
         frame.elements.open_scope();
-        let from = frame.kb.add(skip, open.index);
+        let from = expr!(frame.kb, skip + open.index);
         let place = self.place(&mut frame.kb, entries, from);
         self.write(frame, at, place, open.index);
         frame.elements.close_scope();

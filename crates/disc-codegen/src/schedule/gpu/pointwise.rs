@@ -20,6 +20,7 @@ use crate::{
     },
 };
 use disc_ir::{Dim, Value};
+use disc_kernel_macros::expr;
 use disc_passes::fusion::space::Map;
 
 /// Vectors, or elements, that a thread computes at once: so many loads are under way.
@@ -94,21 +95,15 @@ impl<'g> Nest<'g> {
         let kb = &mut frame.kb;
         let [block, thread] = ["block", "thread"].map(|of| kb.place(of));
         let (width, total) = (kb.int(in_block), kb.dim(&units));
-        let start = kb.mul(block, width);
-        let first = kb.add(start, thread);
-        let mine: Vec<Value> = (0..count)
-            .map(|number| {
-                let offset = kb.int(i64::from(number * grid.threads));
-                kb.add(first, offset)
-            })
-            .collect();
-        let end = kb.add(start, width);
-        let is_full = kb.compare("LE", end, total);
+        let start = expr!(kb, block * width);
+        let first = expr!(kb, start + thread);
+        let mine: Vec<Value> = (0..count).map(|number| expr!(kb, first + int(i64::from(number * grid.threads)))).collect();
+        let is_full = expr!(kb, start + width <= total);
         let full = frame.kb.open_if(is_full);
         self.compute(&mut frame, &counted, lanes, &mine);
         let partly = frame.kb.else_(full);
         for &unit in &mine {
-            let exists = frame.kb.compare("LT", unit, total);
+            let exists = expr!(frame.kb, unit < total);
             let open = frame.kb.open_if(exists);
             self.compute(&mut frame, &counted, lanes, &[unit]);
             frame.kb.close_if(open);
@@ -151,7 +146,7 @@ impl<'g> Nest<'g> {
             at[run.axis] = match number + 1 == counted.len() && lanes > 1 {
                 true => {
                     let factor = kb.int(lanes.into());
-                    Index::Affine { base: kb.mul(position, factor), stride: 1 }
+                    Index::Affine { base: expr!(kb, position * factor), stride: 1 }
                 }
                 false => Index::uniform(position),
             };

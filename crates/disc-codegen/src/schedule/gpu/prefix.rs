@@ -5,6 +5,7 @@
 use super::frame::publish;
 use crate::kernel::KernelBuilder;
 use disc_ir::{DType, Dim, Grid, TensorType, Value};
+use disc_kernel_macros::expr;
 
 /// Combines values of earlier threads with values of later ones.
 pub(super) type Combine<'c> = dyn FnMut(&mut KernelBuilder, &[Value], &[Value]) -> Vec<Value> + 'c;
@@ -67,8 +68,7 @@ impl Prefix {
                 let of_warp = meeting.of_warp(kb, round as u32 * meeting.warps + number);
                 total = combine(kb, &total, &of_warp);
                 if number + 1 < meeting.warps {
-                    let this = kb.int(number.into());
-                    let is_later = kb.compare("GT", meeting.warp, this);
+                    let is_later = expr!(kb, meeting.warp > int(number.into()));
                     start = total.iter().zip(&start).map(|(&more, &less)| kb.select(is_later, more, less)).collect();
                 }
             }
@@ -83,7 +83,7 @@ impl Prefix {
         while distance < self.warp {
             let by = kb.int(distance.into());
             let others: Vec<Value> = own.iter().map(|&value| kb.shuffle("up", value, by, self.warp)).collect();
-            let has_other = kb.compare("GE", self.lane, by);
+            let has_other = expr!(kb, self.lane >= by);
             let combined = combine(kb, &others, &own);
             own = combined.iter().zip(&own).map(|(&more, &less)| kb.select(has_other, more, less)).collect();
             distance *= 2;
@@ -95,12 +95,10 @@ impl Prefix {
 impl Meeting {
     /// Shows the values of the last lanes to all warps.
     fn share(&self, kb: &mut KernelBuilder, (lane, width): (Value, u32), sets: &[Vec<Value>]) {
-        let last = kb.int(i64::from(width) - 1);
-        let is_last = kb.compare("EQ", lane, last);
+        let is_last = expr!(kb, lane == int(i64::from(width) - 1));
         publish(kb, is_last, |kb| {
             for (round, set) in sets.iter().enumerate() {
-                let first = kb.int(i64::from(self.warps) * round as i64);
-                let place = kb.add(first, self.warp);
+                let place = expr!(kb, int(i64::from(self.warps) * round as i64) + self.warp);
                 self.memory.iter().zip(set).for_each(|(&memory, &value)| kb.store(memory, place, value, None));
             }
         });

@@ -18,6 +18,7 @@ use crate::{
     target::GpuModel,
 };
 use disc_ir::{DType, Grid, Inst, Value};
+use disc_kernel_macros::expr;
 
 /// Elements of a line that a thread has at once.
 const EACH: i64 = 4;
@@ -79,14 +80,13 @@ impl<'g> Lines<'g> {
             let bounds = [kb.int(0), kb.dim(&lines.scan.shape[lines.scan.axis]), kb.int(width * EACH)];
             let mut open = kb.open_for_carrying(bounds, &start);
             frame.elements.open_scope();
-            let first = frame.kb.add(open.index, member);
+            let first = expr!(frame.kb, open.index + member);
             let mut own = Vec::new();
             let mut sets = Vec::new();
             for number in 0..EACH {
                 let kb = &mut frame.kb;
-                let offset = kb.int(number * width);
-                let number = kb.add(first, offset);
-                let exists = kb.compare("LT", number, bounds[1]);
+                let number = expr!(kb, first + int(number * width));
+                let exists = expr!(kb, number < bounds[1]);
                 let at = lines.position(kb, at, number);
                 let inside = kb.open_if(exists);
                 frame.elements.open_scope();
@@ -131,9 +131,7 @@ impl<'g> Lines<'g> {
         if self.scan.has_one_step() {
             position = kb.int(0);
         } else if self.scan.reverse {
-            let (size, one) = (kb.dim(&self.scan.shape[self.scan.axis]), kb.int(1));
-            let last = kb.sub(size, one);
-            position = kb.sub(last, number);
+            position = expr!(kb, dim(&self.scan.shape[self.scan.axis]) - 1 - number);
         }
         let mut at = line.to_vec();
         at[self.scan.axis] = Index::uniform(position);

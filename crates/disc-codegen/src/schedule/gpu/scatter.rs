@@ -16,6 +16,7 @@ use crate::{
     },
 };
 use disc_ir::{Attr, DType, Dim, Inst, Value};
+use disc_kernel_macros::expr;
 use disc_passes::analysis::query::Query;
 
 /// The threads that share the updates of each element that is separate from the others: a power of
@@ -136,13 +137,9 @@ fn apply_one(
         let mut number = kb.int(0);
         for &axis in axes {
             let (size, here) = (kb.dim(&scatter.shape[axis]), position[axis].value(kb, 1));
-            let before = kb.mul(number, size);
-            number = kb.add(before, here);
+            number = expr!(kb, number * size + here);
         }
-        let last = kb.int(shares - 1);
-        let of = kb.and(number, last);
-        let is_own = kb.compare("EQ", of, share);
-        applies = kb.and(applies, is_own);
+        applies = expr!(kb, applies & ((number & int(shares - 1)) == share));
     }
     let open = kb.open_if(applies);
     elements.scoped(|elements| scatter.combine(kb, elements, &targets, at, &position));

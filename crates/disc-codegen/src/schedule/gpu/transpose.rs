@@ -21,6 +21,7 @@ use crate::{
     target::GpuModel,
 };
 use disc_ir::{Dim, TensorType, Value};
+use disc_kernel_macros::expr;
 use disc_passes::fusion::space::{axes_of, regroup};
 
 /// Positions of a tile along either dimension.
@@ -97,7 +98,7 @@ impl<'g> Transpose<'g> {
         counted.iter().zip(positions).for_each(|(run, position)| at[run.axis] = Index::uniform(position));
         let thread = frame.kb.place("thread");
         let side = frame.kb.int(TILE);
-        let (line, place) = (frame.kb.div(thread, side), frame.kb.rem(thread, side));
+        let (line, place) = (expr!(frame.kb, thread / side), expr!(frame.kb, thread % side));
         // Along the inputs' memory.
         for number in 0..TILE / LINES {
             let slot = self.position(&mut frame.kb, &at, (&self.inner, line, number), (&self.outer, place));
@@ -126,23 +127,20 @@ impl<'g> Transpose<'g> {
         (across, line, number): (&Merged, Value, i64),
         (along, place): (&Merged, Value),
     ) -> Slot {
-        let (side, offset) = (kb.int(TILE), kb.int(number * LINES));
-        let line = kb.add(line, offset);
+        let side = kb.int(TILE);
+        let line = expr!(kb, line + int(number * LINES));
         let mut at = tile.to_vec();
         let mut exists = None;
         for (run, local) in [(across, line), (along, place)] {
             let first = at[run.axis].as_uniform().expect("a tile has one place");
-            let start = kb.mul(first, side);
-            let position = kb.add(start, local);
-            let size = kb.dim(&run.size);
-            let inside = kb.compare("LT", position, size);
-            exists = Some(exists.map_or(inside, |others| kb.and(others, inside)));
+            let position = expr!(kb, first * side + local);
+            let inside = expr!(kb, position < dim(&run.size));
+            exists = Some(exists.map_or(inside, |others| expr!(kb, others & inside)));
             at[run.axis] = Index::uniform(position);
         }
         let (inner, outer) = if across.axis == self.inner.axis { (line, place) } else { (place, line) };
-        let pitch = kb.int(PITCH);
-        let row = kb.mul(inner, pitch);
-        Slot { at, exists: exists.expect("two runs"), index: kb.add(row, outer) }
+        let row = expr!(kb, inner * int(PITCH));
+        Slot { at, exists: exists.expect("two runs"), index: expr!(kb, row + outer) }
     }
 
     /// Brings the elements that are transposed to shared memory.

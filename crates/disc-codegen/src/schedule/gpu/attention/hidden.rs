@@ -11,7 +11,8 @@ use crate::{
     kernel::KernelBuilder,
     schedule::gpu::frame::{GridFrame, publish, warp_of},
 };
-use disc_ir::{DType, Dim, Literal, OpKind, TensorType, Value};
+use disc_ir::{DType, Dim, Literal, TensorType, Value};
+use disc_kernel_macros::expr;
 
 impl Attention<'_> {
     /// Returns the memory in which the warps of a block tell each other what they found.
@@ -43,20 +44,20 @@ impl Attention<'_> {
             for &(key, _) in &keys.own {
                 let at = place.at(&[row, key]);
                 let masks: Vec<Value> = self.parts.masks.iter().map(|mask| elements.element(kb, mask.value, &at)).collect();
-                let shown = masks.iter().skip(1).fold(masks[0], |all, &mask| kb.and(all, mask));
-                seen = kb.map(OpKind::Or, &[seen, shown]);
+                let shown = masks.iter().skip(1).fold(masks[0], |all, &mask| expr!(kb, all & mask));
+                seen = expr!(kb, seen | shown);
             }
         }
         let seen = self.any(kb, (flags, warps), seen);
         let zero = kb.zero(DType::I32, 1);
-        let is_hidden = kb.compare("EQ", seen, zero);
+        let is_hidden = expr!(kb, seen == zero);
         let open = frame.kb.open_if(is_hidden);
         let found = is_not_finite(frame);
         let kb = &mut frame.kb;
         let found = self.any(kb, (flags, warps), found);
         let one = kb.constant(Literal::splat_i64(DType::I32, 1), 1);
         let [needed] = kb.close_if_giving(open, &[found], &[one])[..] else { panic!("one result") };
-        kb.compare("NE", needed, zero)
+        expr!(kb, needed != zero)
     }
 
     /// Tests if a value of a tile that the thread reads is not finite: `value * 0` is not 0 then.
@@ -66,16 +67,14 @@ impl Attention<'_> {
         let bounds = self.values_of_tile(kb, keys);
         let mut open = kb.open_for_carrying(bounds, &[start]);
         frame.elements.open_scope();
-        let first = frame.kb.add(keys.first, open.index);
+        let first = expr!(frame.kb, keys.first + open.index);
         let sides = self.value_sides(place, first);
         let found = self.elements_of(frame, place, &self.parts.values, &sides);
         let kb = &mut frame.kb;
         let mut any = open.carried[0];
         let zero = kb.zero(self.sum(), 1);
         for (_, _, value) in found {
-            let product = kb.map(OpKind::Multiply, &[value, zero]);
-            let is_not_finite = kb.compare("NE", product, zero);
-            any = kb.map(OpKind::Or, &[any, is_not_finite]);
+            any = expr!(kb, any | (value * zero != zero));
         }
         open.next = vec![any];
         frame.elements.close_scope();
@@ -88,13 +87,12 @@ impl Attention<'_> {
         let own = kb.select(found, one, zero);
         let of_warp = kb.reduce_group(own, "or", self.warp());
         let [warp, lane] = ["warp", "lane"].map(|of| kb.place(of));
-        let none = kb.int(0);
-        let is_first = kb.compare("EQ", lane, none);
+        let is_first = expr!(kb, lane == 0);
         publish(kb, is_first, |kb| kb.store(flags, warp, of_warp, None));
         (0..warps).fold(zero, |all, warp| {
             let warp = kb.int(warp);
             let found = kb.load(flags, warp, 1, None);
-            kb.map(OpKind::Or, &[all, found])
+            expr!(kb, all | found)
         })
     }
 }

@@ -12,7 +12,8 @@ use crate::{
     kernel::{Index, KernelBuilder},
     schedule::gpu::frame::GridFrame,
 };
-use disc_ir::{DType, Dim, OpKind, TensorType, Value};
+use disc_ir::{DType, Dim, TensorType, Value};
+use disc_kernel_macros::expr;
 
 /// Bytes of a sector of memory.
 const SECTOR: i64 = 32;
@@ -33,9 +34,7 @@ impl Area {
     /// Returns the index of an element.
     pub(super) fn index(&self, kb: &mut KernelBuilder, line: Value, element: Value) -> Value {
         let (pitch, start) = (kb.int(self.pitch), kb.int(self.start));
-        let line = kb.mul(line, pitch);
-        let index = kb.add(line, element);
-        kb.add(index, start)
+        expr!(kb, line * pitch + element + start)
     }
 }
 
@@ -117,23 +116,22 @@ impl Attention<'_> {
         let sector = SECTOR / tensor.dtype.size() as i64;
         let mut found = Vec::new();
         for number in 0..lines.count * inner.count / Tile::THREADS {
-            let offset = kb.int(number * Tile::THREADS);
-            let element = kb.add(place.thread, offset);
+            let element = expr!(kb, place.thread + int(number * Tile::THREADS));
             let (line, along) = match are_beside {
                 true => spread(kb, element, [sector, NEIGHBOURS / sector], inner.count),
                 false => {
                     let count = kb.int(inner.count);
-                    (kb.div(element, count), kb.rem(element, count))
+                    (expr!(kb, element / count), expr!(kb, element % count))
                 }
             };
             let mut at = vec![Index::uniform(kb.int(0)); tensor.rank()];
             operand.batch.iter().zip(&place.batch).for_each(|(&axis, &position)| at[axis] = Index::uniform(position));
             let mut exists = None;
             for (side, position) in [(lines, line), (inner, along)] {
-                let (there, count, one) = (kb.add(side.first, position), kb.dim(side.size), kb.int(1));
-                let last = kb.sub(count, one);
-                exists = exists.or(side.is_summed.then(|| kb.compare("LE", there, last)));
-                at[axis(side)] = Index::uniform(kb.map(OpKind::Minimum, &[there, last]));
+                let there = expr!(kb, side.first + position);
+                let last = expr!(kb, dim(side.size) - 1);
+                exists = exists.or(side.is_summed.then(|| expr!(kb, there <= last)));
+                at[axis(side)] = Index::uniform(kb.min(there, last));
             }
             let value = elements.element(kb, operand.value, &at);
             let value = kb.convert(value, self.sum());
@@ -167,9 +165,9 @@ impl Attention<'_> {
 /// `places` neighbours have places in them.
 fn spread(kb: &mut KernelBuilder, element: Value, [lines, places]: [i64; 2], count: i64) -> (Value, Value) {
     let [group, of_group, across, places] = [NEIGHBOURS, lines, count / places, places].map(|number| kb.int(number));
-    let (block, own) = (kb.div(element, group), kb.rem(element, group));
-    let (down, along) = (kb.div(block, across), kb.rem(block, across));
-    let (down, along) = (kb.mul(down, of_group), kb.mul(along, places));
-    let (line, place) = (kb.rem(own, of_group), kb.div(own, of_group));
-    (kb.add(down, line), kb.add(along, place))
+    let (block, own) = (expr!(kb, element / group), expr!(kb, element % group));
+    let (down, along) = (expr!(kb, block / across), expr!(kb, block % across));
+    let (down, along) = (expr!(kb, down * of_group), expr!(kb, along * places));
+    let (line, place) = (expr!(kb, own % of_group), expr!(kb, own / of_group));
+    (expr!(kb, down + line), expr!(kb, along + place))
 }

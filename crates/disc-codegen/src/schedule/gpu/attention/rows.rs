@@ -14,7 +14,8 @@ use crate::{
     math::MathFn,
     schedule::{cpu::Softmax, gpu::frame::GridFrame},
 };
-use disc_ir::{OpKind, Value};
+use disc_ir::Value;
+use disc_kernel_macros::expr;
 
 /// The keys of a thread in a tile.
 pub(super) struct Keys {
@@ -87,13 +88,11 @@ impl Attention<'_> {
     }
 
     fn keys(&self, kb: &mut KernelBuilder, place: &Place, first: Value) -> Keys {
-        let (count, one) = (kb.dim(&self.parts.length), kb.int(1));
-        let (last, start) = (kb.sub(count, one), kb.add(first, place.along));
+        let (last, start) = (expr!(kb, dim(&self.parts.length) - 1), expr!(kb, first + place.along));
         let own = (0..Tile::OWN_KEYS).map(|number| {
-            let offset = kb.int(number * Tile::SIDE);
-            let key = kb.add(start, offset);
-            let exists = kb.compare("LE", key, last);
-            (kb.map(OpKind::Minimum, &[key, last]), exists)
+            let key = expr!(kb, start + int(number * Tile::SIDE));
+            let exists = expr!(kb, key <= last);
+            (kb.min(key, last), exists)
         });
         Keys { first, own: own.collect() }
     }
@@ -124,19 +123,17 @@ impl Attention<'_> {
         let lanes = self.tile.lanes as u32;
         let bounds = [0, Tile::STEP, self.tile.lanes].map(|bound| kb.int(bound));
         kb.for_(bounds, sums, |kb, term, sums| {
-            let of_query = if self.tile.keeps_queries { kb.add(first, term) } else { term };
+            let of_query = if self.tile.keeps_queries { expr!(kb, first + term) } else { term };
             let queries: Vec<Value> = (0..self.tile.rows)
                 .map(|number| {
-                    let number = kb.int(number);
-                    let line = kb.add(place.down, number);
+                    let line = expr!(kb, place.down + int(number));
                     let index = memory.queries.index(kb, line, of_query);
                     kb.load(memory.queries.buffer, index, lanes, None)
                 })
                 .collect();
             let keys: Vec<Value> = (0..Tile::OWN_KEYS)
                 .map(|number| {
-                    let offset = kb.int(number * Tile::SIDE);
-                    let line = kb.add(place.along, offset);
+                    let line = expr!(kb, place.along + int(number * Tile::SIDE));
                     let index = memory.keys.index(kb, line, term);
                     kb.load(memory.keys.buffer, index, lanes, None)
                 })
@@ -216,12 +213,12 @@ impl Attention<'_> {
                 let [top, factor] = cx.top(&mut frame.kb, carried[row], &logits, Tile::SIDE as u32);
                 let powers = cx.powers(&mut frame.kb, top, &logits);
                 let kb = &mut frame.kb;
-                let own = powers.iter().skip(1).fold(powers[0], |sum, &power| kb.map(OpKind::Add, &[sum, power]));
+                let own = powers.iter().skip(1).fold(powers[0], |sum, &power| expr!(kb, sum + power));
                 (next[row], next[rows + row]) = (top, kb.fma(carried[rows + row], factor, own));
                 let factor = kb.convert(factor, cx.sum());
                 let factor = kb.widen(factor, cx.tile.lanes as u32);
                 for total in &mut next[2 * rows + row * each..][..each] {
-                    *total = kb.map(OpKind::Multiply, &[*total, factor]);
+                    *total = expr!(kb, *total * factor);
                 }
                 weights.extend(powers);
             }
@@ -265,11 +262,10 @@ impl Attention<'_> {
     /// Returns the exponentials of logits of a row with this maximum.
     pub(super) fn powers(&self, kb: &mut KernelBuilder, top: Value, logits: &[Value]) -> Vec<Value> {
         let (lowest, zero) = (kb.float(kb.dtype(top), f64::NEG_INFINITY, 1), kb.zero(kb.dtype(top), 1));
-        let is_none = kb.compare("EQ", top, lowest);
-        let shift = kb.select(is_none, zero, top);
+        let shift = expr!(kb, select(top == lowest, zero, top));
         let arithmetic = Arithmetic::of(self.group.target);
         let power = |&logit: &Value| {
-            let difference = kb.sub(logit, shift);
+            let difference = expr!(kb, logit - shift);
             expand_math::function(kb, MathFn::SoftmaxExp, &[difference], arithmetic).expect("logits are floats")
         };
         logits.iter().map(power).collect()
@@ -288,7 +284,7 @@ impl Attention<'_> {
             let scale = self.scale(frame, place, softmax, (place.rows[row], [tops[row], sum]));
             let kb = &mut frame.kb;
             let scale = kb.widen(scale, self.tile.lanes as u32);
-            divided.extend(totals.iter().map(|&total| kb.map(OpKind::Multiply, &[total, scale])));
+            divided.extend(totals.iter().map(|&total| expr!(kb, total * scale)));
         }
         frame.elements.close_scope();
         divided
@@ -304,21 +300,18 @@ impl Attention<'_> {
         (row, [top, sum]): (Value, [Value; 2]),
     ) -> Value {
         let GridFrame { kb, elements, .. } = frame;
-        let (zero, length) = (kb.int(0), kb.dim(&self.parts.length));
-        let is_empty = kb.compare("EQ", length, zero);
+        let zero = kb.int(0);
+        let is_empty = expr!(kb, dim(&self.parts.length) == zero);
         for (inst, value) in [(softmax.top, top), (softmax.total, sum)] {
             elements.seed(self.group.function.result(inst), &place.at(&[row]), value);
         }
         let divisor = elements.element(kb, softmax.divisor, &place.at(&[row, zero]));
         let one = kb.float(kb.dtype(divisor), 1.0, 1);
-        let scale = kb.map(OpKind::Divide, &[one, divisor]);
-        let scale = kb.select(is_empty, one, scale);
-        kb.convert(scale, self.sum())
+        expr!(kb, convert(select(is_empty, one, one / divisor), self.sum()))
     }
 }
 
 /// Returns the larger of two numbers; the second if the first is NaN.
 fn greater(kb: &mut KernelBuilder, a: Value, b: Value) -> Value {
-    let above = kb.compare("GT", a, b);
-    kb.select(above, a, b)
+    expr!(kb, select(a > b, a, b))
 }

@@ -5,7 +5,8 @@ use crate::{
     schedule::common::iteration_space::{Merged, positions_of},
     target::GpuModel,
 };
-use disc_ir::{DType, Dim, OpKind, Value};
+use disc_ir::{DType, Dim, Value};
+use disc_kernel_macros::expr;
 
 /// The tile of a block.
 #[derive(Clone, Copy)]
@@ -94,17 +95,12 @@ impl Place {
         let column = batch.pop().expect("a tile has a place");
         let row = batch.pop().expect("a tile has a place");
         let [height, width] = [tile.block_rows(), tile.columns].map(|size| kb.int(size));
-        let (first_row, first_column) = (kb.mul(row, height), kb.mul(column, width));
+        let (first_row, first_column) = (expr!(kb, row * height), expr!(kb, column * width));
         let (side, own, one) = (kb.int(Tile::SIDE), kb.int(tile.rows), kb.int(1));
-        let (line, along) = (kb.div(thread, side), kb.rem(thread, side));
-        let down = kb.mul(line, own);
-        let count = kb.dim(&parts.rows);
-        let (last, first) = (kb.sub(count, one), kb.add(first_row, down));
-        let rows = (0..tile.rows).map(|number| {
-            let number = kb.int(number);
-            let row = kb.add(first, number);
-            kb.map(OpKind::Minimum, &[row, last])
-        });
+        let (line, along) = (expr!(kb, thread / side), expr!(kb, thread % side));
+        let down = expr!(kb, line * own);
+        let (last, first) = (expr!(kb, dim(&parts.rows) - one), expr!(kb, first_row + down));
+        let rows = (0..tile.rows).map(|number| expr!(kb, min(first + int(number), last)));
         let rows = rows.collect();
         Self { batch, first_row, first_column, thread, along, down, rows }
     }

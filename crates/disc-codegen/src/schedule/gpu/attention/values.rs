@@ -10,7 +10,8 @@ use crate::{
     kernel::KernelBuilder,
     schedule::gpu::{frame::GridFrame, matmul::conclude},
 };
-use disc_ir::{OpKind, Value};
+use disc_ir::Value;
+use disc_kernel_macros::expr;
 
 impl Attention<'_> {
     /// Adds the products of the weights of a tile with the values to totals.
@@ -31,7 +32,7 @@ impl Attention<'_> {
         let kb = &mut frame.kb;
         for (number, &weight) in (0..).zip(weights) {
             let (row, key) = (kb.int(number / Tile::OWN_KEYS), kb.int(number % Tile::OWN_KEYS * Tile::SIDE));
-            let (line, key) = (kb.add(place.down, row), kb.add(place.along, key));
+            let (line, key) = (expr!(kb, place.down + row), expr!(kb, place.along + key));
             let index = memory.weights.index(kb, line, key);
             let weight = kb.convert(weight, self.sum());
             kb.store(memory.weights.buffer, index, weight, None);
@@ -40,7 +41,7 @@ impl Attention<'_> {
         let mut open = kb.open_for_carrying(bounds, totals);
         frame.elements.open_scope();
         frame.kb.barrier();
-        let first = frame.kb.add(keys.first, open.index);
+        let first = expr!(frame.kb, keys.first + open.index);
         let sides = self.value_sides(place, first);
         self.bring(frame, place, (&self.parts.values, memory.values), &sides);
         frame.kb.barrier();
@@ -53,9 +54,8 @@ impl Attention<'_> {
     /// shared memory.
     pub(super) fn values_of_tile(&self, kb: &mut KernelBuilder, keys: &Keys) -> [Value; 3] {
         let (zero, step, all) = (kb.int(0), kb.int(Tile::STEP), kb.int(Tile::KEYS));
-        let length = kb.dim(&self.parts.length);
-        let left = kb.sub(length, keys.first);
-        [zero, kb.map(OpKind::Minimum, &[left, all]), step]
+        let left = expr!(kb, dim(&self.parts.length) - keys.first);
+        [zero, kb.min(left, all), step]
     }
 
     /// Returns the keys and the columns of values that are in shared memory at once.
@@ -69,26 +69,22 @@ impl Attention<'_> {
     fn add_values(&self, kb: &mut KernelBuilder, place: &Place, memory: &Memory, first: Value, totals: &[Value]) -> Vec<Value> {
         let lanes = self.tile.lanes as u32;
         let bounds = [0, Tile::STEP, self.tile.lanes].map(|bound| kb.int(bound));
-        let width = kb.int(self.tile.lanes);
-        let own = kb.mul(place.along, width);
+        let own = expr!(kb, place.along * int(self.tile.lanes));
         kb.for_(bounds, totals, |kb, key, totals| {
-            let of_tile = kb.add(first, key);
+            let of_tile = expr!(kb, first + key);
             let weights: Vec<Value> = (0..self.tile.rows)
                 .map(|number| {
-                    let number = kb.int(number);
-                    let line = kb.add(place.down, number);
+                    let line = expr!(kb, place.down + int(number));
                     let index = memory.weights.index(kb, line, of_tile);
                     kb.load(memory.weights.buffer, index, lanes, None)
                 })
                 .collect();
             let mut next = totals.to_vec();
             for lane in 0..lanes {
-                let number = kb.int(i64::from(lane));
-                let line = kb.add(key, number);
+                let line = expr!(kb, key + int(i64::from(lane)));
                 let values: Vec<Value> = (0..self.tile.vectors())
                     .map(|vector| {
-                        let offset = kb.int(vector * self.tile.apart());
-                        let column = kb.add(own, offset);
+                        let column = expr!(kb, own + int(vector * self.tile.apart()));
                         let index = memory.values.index(kb, line, column);
                         kb.load(memory.values.buffer, index, lanes, None)
                     })
@@ -113,14 +109,11 @@ impl Attention<'_> {
             // The threads have read what was there before.
             frame.kb.barrier();
             let kb = &mut frame.kb;
-            let width = kb.int(self.tile.lanes);
-            let own = kb.mul(place.along, width);
+            let own = expr!(kb, place.along * int(self.tile.lanes));
             for (row, totals) in (0..).zip(totals.chunks(self.tile.vectors() as usize)) {
-                let row = kb.int(row);
-                let line = kb.add(place.down, row);
+                let line = expr!(kb, place.down + int(row));
                 for (number, &total) in (0..).zip(&totals[part as usize * each..][..each]) {
-                    let offset = kb.int(number * self.tile.apart());
-                    let column = kb.add(own, offset);
+                    let column = expr!(kb, own + int(number * self.tile.apart()));
                     let index = memory.weights.index(kb, line, column);
                     kb.store(memory.weights.buffer, index, total, None);
                 }
@@ -128,14 +121,14 @@ impl Attention<'_> {
             kb.barrier();
             let [low, high, step] = [0, self.tile.block_rows() * Tile::HEAD, Tile::THREADS].map(|bound| kb.int(bound));
             let open = kb.open_for([low, high, step]);
-            let element = kb.add(open.index, place.thread);
+            let element = expr!(kb, open.index + place.thread);
             let (width, skipped) = (kb.int(Tile::HEAD), kb.int(part * Tile::HEAD));
-            let (line, along) = (kb.div(element, width), kb.rem(element, width));
-            let (row, column) = (kb.add(place.first_row, line), kb.add(place.first_column, along));
-            let column = kb.add(column, skipped);
+            let (line, along) = (expr!(kb, element / width), expr!(kb, element % width));
+            let row = expr!(kb, place.first_row + line);
+            let column = expr!(kb, place.first_column + along + skipped);
             let [rows, columns] = [&self.parts.rows, &self.parts.columns].map(|dim| kb.dim(dim));
-            let [above, before] = [kb.compare("LT", row, rows), kb.compare("LT", column, columns)];
-            let exists = kb.and(above, before);
+            let [above, before] = [expr!(kb, row < rows), expr!(kb, column < columns)];
+            let exists = expr!(kb, above & before);
             let inside = kb.open_if(exists);
             let index = memory.weights.index(kb, line, along);
             let total = kb.load(memory.weights.buffer, index, 1, None);

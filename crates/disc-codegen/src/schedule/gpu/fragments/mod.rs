@@ -11,7 +11,8 @@ pub(super) mod panel;
 pub(super) mod passage;
 
 use crate::{kernel::KernelBuilder, schedule::Group, target::GpuModel};
-use disc_ir::{DType, Dim, OpKind, TensorType, Value, fragment::Tile};
+use disc_ir::{DType, Dim, TensorType, Value, fragment::Tile};
+use disc_kernel_macros::expr;
 
 /// Bytes of a chunk.
 pub(super) const CHUNK: i64 = 16;
@@ -65,8 +66,8 @@ pub(super) struct LaneParts {
 impl LaneParts {
     pub(super) fn new(kb: &mut KernelBuilder) -> Self {
         let (lane, eight, two) = (kb.place("lane"), kb.int(8), kb.int(2));
-        let (line, matrix) = (kb.rem(lane, eight), kb.div(lane, eight));
-        Self { lane, line, low: kb.rem(matrix, two), high: kb.div(matrix, two) }
+        let (line, matrix) = (expr!(kb, lane % eight), expr!(kb, lane / eight));
+        Self { lane, line, low: expr!(kb, matrix % two), high: expr!(kb, matrix / two) }
     }
 }
 
@@ -90,11 +91,10 @@ impl Lines {
         if self.chunks < BANKED {
             // Lines of half the banks take turns in pairs.
             let (lines, chunks) = (kb.int(BANKED / self.chunks), kb.int(self.chunks));
-            let pair = kb.div(line, lines);
-            return kb.rem(pair, chunks);
+            let pair = expr!(kb, line / lines);
+            return expr!(kb, pair % chunks);
         }
-        let banked = kb.int(BANKED);
-        kb.rem(line, banked)
+        expr!(kb, line % int(BANKED))
     }
 
     /// Returns the element at which a chunk of a line begins.
@@ -105,11 +105,8 @@ impl Lines {
 
     fn turned(&self, kb: &mut KernelBuilder, line: Value, chunk: Value, turn: Value) -> Value {
         let (chunks, per_chunk, start) = (kb.int(self.chunks), kb.int(self.per_chunk()), kb.int(self.start));
-        let place = kb.map(OpKind::Xor, &[chunk, turn]);
-        let before = kb.mul(line, chunks);
-        let number = kb.add(before, place);
-        let number = kb.add(number, start);
-        kb.mul(number, per_chunk)
+        let place = expr!(kb, chunk ^ turn);
+        expr!(kb, (line * chunks + place + start) * per_chunk)
     }
 
     /// Returns the left fragments of a share at a step, 16 rows each.
@@ -149,19 +146,17 @@ impl Lines {
             true => (behind, STEP_CHUNKS * step),
             false => (beside, PAIR_COLUMNS / self.per_chunk() * number),
         };
-        let line = kb.mul(line_further, eight);
-        let line = kb.add(line, lane.line);
-        let near = kb.int(chunk_offset % BANKED);
-        let chunk = kb.add(near, chunk_further);
+        let line = expr!(kb, line_further * eight + lane.line);
+        let chunk = expr!(kb, int(chunk_offset % BANKED) + chunk_further);
         let (line, chunk) = if self.along_terms {
-            (kb.add(share.first, line), chunk)
+            (expr!(kb, share.first + line), chunk)
         } else {
-            let first = kb.div(share.first, eight);
-            (line, kb.add(first, chunk))
+            let first = expr!(kb, share.first / eight);
+            (line, expr!(kb, first + chunk))
         };
         let turn = self.turn(kb, lane.line);
         let index = self.turned(kb, line, chunk, turn);
-        let index = kb.add(from, index);
+        let index = expr!(kb, from + index);
         let view = kb.view(self.memory, index, TensorType::new([Dim::constant(self.reach(share))], self.dtype));
         let offset = (line_offset * self.chunks + chunk_offset / BANKED * BANKED) * self.per_chunk();
         let offset = kb.int(offset);

@@ -10,6 +10,7 @@ use crate::{
     target::GpuModel,
 };
 use disc_ir::{DType, Dim, OpKind, Value};
+use disc_kernel_macros::expr;
 
 /// Bytes of a word, words of a sector of memory, and threads that bring some of several sectors.
 const WORD: usize = 4;
@@ -144,15 +145,14 @@ impl Panel {
         let mut later = Vec::new();
         for (own, index) in slots {
             let kb = &mut frame.kb;
-            let index = kb.add(wanted.to, index);
-            let [place, term] = [0, 1].map(|side| kb.add(wanted.first[side], own[side]));
-            let size = kb.dim(wanted.sizes[1]);
-            let is_term = kb.compare("LT", term, size);
-            let exists = wanted.exists.map_or(is_term, |exists| kb.and(exists, is_term));
+            let index = expr!(kb, wanted.to + index);
+            let [place, term] = [0, 1].map(|side| expr!(kb, wanted.first[side] + own[side]));
+            let is_term = expr!(kb, term < dim(wanted.sizes[1]));
+            let exists = wanted.exists.map_or(is_term, |exists| expr!(kb, exists & is_term));
             // Those along a dimension begin at most so far in front of its end.
             let last = |side: usize, is_along: bool| wanted.sizes[side] - if is_along { together } else { 1 };
             let (last_place, last_term) = (kb.dim(&last(0, !self.along_terms)), kb.dim(&last(1, self.along_terms)));
-            let place = kb.map(OpKind::Minimum, &[place, last_place]);
+            let place = kb.min(place, last_place);
             if self.is_copied {
                 let at = vector_at(position(kb, [place, term]));
                 let GridFrame { kb, elements, .. } = frame;
@@ -161,13 +161,13 @@ impl Panel {
                 kb.copy_async([team.memory, index], [buffer, from], together, exists);
                 continue;
             }
-            let term = kb.map(OpKind::Minimum, &[term, last_term]);
+            let term = kb.min(term, last_term);
             let lanes = i64::from(self.lanes).min(together);
             for part in 0..together / lanes {
                 let kb = &mut frame.kb;
                 let offset = kb.int(part * lanes);
-                let index = kb.add(index, offset);
-                let own = if self.along_terms { [place, kb.add(term, offset)] } else { [kb.add(place, offset), term] };
+                let index = expr!(kb, index + offset);
+                let own = if self.along_terms { [place, expr!(kb, term + offset)] } else { [expr!(kb, place + offset), term] };
                 let at = position(kb, own);
                 later.push(Later { memory: team.memory, index, value: self.vector(frame, (at, lanes as u32), exists) });
             }
@@ -180,14 +180,14 @@ impl Panel {
         let lines = self.lines(team.memory);
         let kb = &mut frame.kb;
         let (chunks, per_chunk) = (kb.int(lines.chunks), kb.int(self.per_chunk()));
-        let (line, chunk) = (kb.div(team.thread, chunks), kb.rem(team.thread, chunks));
-        let (along, first) = (kb.mul(chunk, per_chunk), lines.index(kb, line, chunk));
+        let (line, chunk) = (expr!(kb, team.thread / chunks), expr!(kb, team.thread % chunks));
+        let (along, first) = (expr!(kb, chunk * per_chunk), lines.index(kb, line, chunk));
         let each = |number| {
             // These lines are a multiple of 8 apart: their chunks are permuted alike.
             let (further, behind) =
                 (kb.int(number * team.threads / lines.chunks), kb.int(number * team.threads * self.per_chunk()));
-            let line = kb.add(line, further);
-            (if self.along_terms { [line, along] } else { [along, line] }, kb.add(first, behind))
+            let line = expr!(kb, line + further);
+            (if self.along_terms { [line, along] } else { [along, line] }, expr!(kb, first + behind))
         };
         (0..self.chunks() / team.threads).map(each).collect()
     }
@@ -199,19 +199,18 @@ impl Panel {
         let kb = &mut frame.kb;
         let [beside, below, group] = [SECTOR_WORDS, GROUP / SECTOR_WORDS, GROUP].map(|size| kb.int(size));
         let across = kb.int(self.places / SECTOR_WORDS);
-        let of_group = kb.rem(team.thread, group);
-        let (place, term) = (kb.rem(of_group, beside), kb.div(of_group, beside));
-        let before = kb.div(team.thread, group);
+        let of_group = expr!(kb, team.thread % group);
+        let (place, term) = (expr!(kb, of_group % beside), expr!(kb, of_group / beside));
+        let before = expr!(kb, team.thread / group);
         let each = |number| {
-            let further = kb.int(number * team.threads / GROUP);
-            let number = kb.add(before, further);
-            let (down, along) = (kb.div(number, across), kb.rem(number, across));
-            let (down, along) = (kb.mul(down, below), kb.mul(along, beside));
-            let (place, term) = (kb.add(place, along), kb.add(term, down));
+            let number = expr!(kb, before + int(number * team.threads / GROUP));
+            let (down, along) = (expr!(kb, number / across), expr!(kb, number % across));
+            let down = expr!(kb, down * below);
+            let (place, term) = (expr!(kb, place + along * beside), expr!(kb, term + down));
             let per_chunk = kb.int(self.per_chunk());
-            let (chunk, word) = (kb.div(term, per_chunk), kb.rem(term, per_chunk));
+            let (chunk, word) = (expr!(kb, term / per_chunk), expr!(kb, term % per_chunk));
             let index = lines.index(kb, place, chunk);
-            ([place, term], kb.add(index, word))
+            ([place, term], expr!(kb, index + word))
         };
         (0..self.places * self.terms / team.threads).map(each).collect()
     }
@@ -223,8 +222,8 @@ impl Panel {
         let value = elements.element(kb, self.value, &if lanes > 1 { vector_at(at) } else { at });
         elements.lanes = outer;
         let value = kb.convert(value, self.dtype);
-        let (value, zero) = (kb.widen(value, lanes), kb.zero(self.dtype, lanes));
-        kb.select(exists, value, zero)
+        let value = kb.widen(value, lanes);
+        expr!(kb, select(exists, value, zero(self.dtype, lanes)))
     }
 }
 

@@ -3,6 +3,7 @@
 use super::{LaneParts, TILE_ROWS};
 use crate::{kernel::KernelBuilder, schedule::gpu::frame::GridFrame};
 use disc_ir::{DType, Value};
+use disc_kernel_macros::expr;
 
 /// Sums of a run, where results are vectors.
 pub(in crate::schedule::gpu) const RUN: u32 = 4;
@@ -38,16 +39,12 @@ impl Passage {
 
     /// Returns the first sum of a warp.
     fn start(&self, kb: &mut KernelBuilder, warp: Value) -> Value {
-        let size = kb.int(TILE_ROWS * self.pitch());
-        kb.mul(warp, size)
+        expr!(kb, warp * int(TILE_ROWS * self.pitch()))
     }
 
     fn index(&self, kb: &mut KernelBuilder, start: Value, [row, column]: [Value; 2]) -> Value {
         let (pitch, each) = (kb.int(self.pitch()), kb.int(SUM / self.dtype.size() as i64));
-        let line = kb.mul(row, pitch);
-        let line = kb.add(start, line);
-        let index = kb.add(line, column);
-        kb.mul(index, each)
+        expr!(kb, (start + row * pitch + column) * each)
     }
 
     /// Puts the sums of a row of tiles into memory. The warp has to meet in front of it if it took
@@ -55,12 +52,12 @@ impl Passage {
     pub(in crate::schedule::gpu) fn put(&self, kb: &mut KernelBuilder, lane: &LaneParts, warp: Value, sums: &[Value]) {
         let start = self.start(kb, warp);
         let (members, two) = (kb.int(MEMBERS), kb.int(2));
-        let (line, member) = (kb.div(lane.lane, members), kb.rem(lane.lane, members));
-        let own = kb.mul(member, two);
+        let line = expr!(kb, lane.lane / members);
+        let own = expr!(kb, lane.lane % members * two);
         for (number, &tile) in sums.iter().enumerate() {
             for (half, pair) in kb.halves_of(tile, self.dtype).into_iter().enumerate() {
                 let (below, beside) = (kb.int(8 * half as i64), kb.int(8 * number as i64));
-                let (row, column) = (kb.add(line, below), kb.add(own, beside));
+                let (row, column) = (expr!(kb, line + below), expr!(kb, own + beside));
                 let index = self.index(kb, start, [row, column]);
                 kb.store(self.memory, index, pair, None);
             }
@@ -83,8 +80,8 @@ impl Passage {
         let bounds = [lane.lane, kb.int(TILE_ROWS * width), kb.int(WARP)];
         let open = kb.open_for(bounds);
         let (width, each) = (kb.int(width), kb.int(lanes.into()));
-        let (row, run) = (kb.div(open.index, width), kb.rem(open.index, width));
-        let column = kb.mul(run, each);
+        let row = expr!(kb, open.index / width);
+        let column = expr!(kb, open.index % width * each);
         let index = self.index(kb, start, [row, column]);
         let load = |kb: &mut KernelBuilder| {
             let found = kb.load(self.memory, index, lanes * (SUM as u32 / self.dtype.size() as u32), None);

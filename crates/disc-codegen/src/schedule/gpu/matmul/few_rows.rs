@@ -25,7 +25,8 @@ use crate::{
         },
     },
 };
-use disc_ir::{Dim, Grid, OpKind, TensorType, Value};
+use disc_ir::{Dim, Grid, TensorType, Value};
+use disc_kernel_macros::expr;
 
 /// The most rows that are few.
 const FEW: i64 = 8;
@@ -126,7 +127,7 @@ impl InBlocks for Few<'_, '_> {
         let mut batch = positions_of(kb, block, &self.runs());
         let tile = batch.pop().expect("a block has columns");
         let several = kb.int(self.width().into());
-        let here = Here { batch, column: kb.mul(tile, several), thread, warp, lane };
+        let here = Here { batch, column: expr!(kb, tile * several), thread, warp, lane };
         match self.many.terms_first {
             true => self.along_terms(frame, &here, shared[0]),
             false => self.along_columns(frame, &here, shared[0]),
@@ -203,8 +204,8 @@ impl<'p, 'g> Few<'p, 'g> {
     fn along_terms(&self, frame: &mut GridFrame<'_>, here: &Here, memory: Value) {
         let kb = &mut frame.kb;
         let (lanes, lines) = (kb.int(self.lanes.into()), kb.int(self.lines().into()));
-        let (first, own) = (kb.mul(here.lane, lanes), kb.mul(here.warp, lines));
-        let column = kb.add(here.column, own);
+        let (first, own) = (expr!(kb, here.lane * lanes), expr!(kb, here.warp * lines));
+        let column = expr!(kb, here.column + own);
         let columns = self.own_columns(kb, column, self.lines());
         let rows = self.own_rows(kb);
         let step = i64::from(self.grid.warp * self.lanes);
@@ -219,13 +220,12 @@ impl<'p, 'g> Few<'p, 'g> {
             kb.reduce_group(own, "add", self.grid.warp)
         };
         let totals: Vec<Value> = sums.into_iter().map(|sum| total(kb, sum)).collect();
-        let zero = kb.int(0);
-        let is_first = kb.compare("EQ", here.lane, zero);
+        let is_first = expr!(kb, here.lane == 0);
         let open = kb.open_if(is_first);
         for (number, total) in totals.into_iter().enumerate() {
             let (row, line) = (number / columns.len(), number % columns.len());
             let start = kb.int(row as i64 * i64::from(self.width()) + line as i64);
-            let place = kb.add(start, own);
+            let place = expr!(kb, start + own);
             kb.store(memory, place, total, None);
         }
         kb.close_if(open);
@@ -236,14 +236,12 @@ impl<'p, 'g> Few<'p, 'g> {
         let kb = &mut frame.kb;
         let beside = COLUMNS / self.lanes;
         let (side, lanes) = (kb.int(beside.into()), kb.int(self.lanes.into()));
-        let (part, own) = (kb.div(here.thread, side), kb.rem(here.thread, side));
-        let own = kb.mul(own, lanes);
-        let column = kb.add(here.column, own);
+        let part = expr!(kb, here.thread / side);
+        let own = expr!(kb, here.thread % side * lanes);
+        let column = expr!(kb, here.column + own);
         // A vector behind the last column is read in place of it.
         let (size, zero) = (kb.dim(&self.columns), kb.int(0));
-        let last = kb.sub(size, lanes);
-        let last = kb.map(OpKind::Maximum, &[last, zero]);
-        let column = kb.map(OpKind::Minimum, &[column, last]);
+        let column = expr!(kb, min(column, max(size - lanes, zero)));
         let rows = self.own_rows(kb);
         let step = i64::from(self.grid.threads / beside);
         let sums = self.sums(frame, (part, step), (1, self.lanes), &|few, frame, term| {
@@ -259,21 +257,18 @@ impl<'p, 'g> Few<'p, 'g> {
                 while distance >= beside {
                     let by = kb.int(distance.into());
                     let other = kb.shuffle("xor", total, by, self.grid.warp);
-                    total = kb.map(OpKind::Add, &[total, other]);
+                    total = expr!(kb, total + other);
                     distance /= 2;
                 }
                 totals.push(total);
             }
         }
-        let is_first = kb.compare("LT", here.lane, side);
+        let is_first = expr!(kb, here.lane < side);
         let open = kb.open_if(is_first);
-        let part = kb.int(self.most * i64::from(COLUMNS));
-        let start = kb.mul(here.warp, part);
-        let start = kb.add(start, own);
+        let start = expr!(kb, here.warp * int(self.most * i64::from(COLUMNS)) + own);
         for (number, total) in totals.into_iter().enumerate() {
             let (row, lane) = (number as u32 / self.lanes, number as u32 % self.lanes);
-            let offset = kb.int(i64::from(row * COLUMNS + lane));
-            let place = kb.add(start, offset);
+            let place = expr!(kb, start + int(i64::from(row * COLUMNS + lane)));
             kb.store(memory, place, total, None);
         }
         kb.close_if(open);
@@ -294,17 +289,15 @@ impl<'p, 'g> Few<'p, 'g> {
         let (size, zero) = (kb.dim(&self.terms), kb.zero(dtype, lanes));
         let (each, wide) = (kb.int(step), kb.int(step * unrolled));
         // Behind the last term of each thread's whole steps are those of the remaining ones.
-        let whole = kb.div(size, wide);
-        let full = kb.mul(whole, wide);
-        let rest = kb.add(full, first);
+        let full = expr!(kb, size / wide * wide);
+        let rest = expr!(kb, full + first);
         let mut sums = vec![zero; self.most as usize * columns];
         for (bounds, count) in [([first, full, wide], unrolled), ([rest, size, each], 1)] {
             let mut open = frame.kb.open_for_carrying(bounds, &sums);
             frame.elements.open_scope();
             let mut found = Vec::new();
             for number in 0..count {
-                let offset = frame.kb.int(number * step);
-                let term = frame.kb.add(open.index, offset);
+                let term = expr!(frame.kb, open.index + int(number * step));
                 found.push(read(self, frame, term));
             }
             let kb = &mut frame.kb;
@@ -335,13 +328,8 @@ impl<'p, 'g> Few<'p, 'g> {
     }
 
     fn clamped(&self, kb: &mut KernelBuilder, first: Value, count: i64, size: &Dim) -> Vec<Value> {
-        let (size, one) = (kb.dim(size), kb.int(1));
-        let last = kb.sub(size, one);
-        let each = |number| {
-            let offset = kb.int(number);
-            let position = kb.add(first, offset);
-            kb.map(OpKind::Minimum, &[position, last])
-        };
+        let last = expr!(kb, dim(size) - 1);
+        let each = |number| expr!(kb, min(first + int(number), last));
         (0..count).map(each).collect()
     }
 
@@ -369,21 +357,19 @@ impl<'p, 'g> Few<'p, 'g> {
         for start in (0..results).step_by(self.grid.threads as usize) {
             let kb = &mut frame.kb;
             let (start, width) = (kb.int(start), kb.int(width));
-            let number = kb.add(start, here.thread);
-            let (row, own) = (kb.div(number, width), kb.rem(number, width));
-            let column = kb.add(here.column, own);
+            let number = expr!(kb, start + here.thread);
+            let row = expr!(kb, number / width);
+            let column = expr!(kb, here.column + number % width);
             let (rows, columns) = (kb.dim(&self.rows), kb.dim(&self.columns));
-            let (above, before) = (kb.compare("LT", row, rows), kb.compare("LT", column, columns));
-            let exists = kb.and(above, before);
+            let exists = expr!(kb, (row < rows) & (column < columns));
             let open = kb.open_if(exists);
             frame.elements.open_scope();
             let kb = &mut frame.kb;
             let mut total = kb.load(memory, number, 1, None);
             for part in 1..parts {
-                let offset = kb.int(part * results);
-                let place = kb.add(number, offset);
+                let place = expr!(kb, number + int(part * results));
                 let more = kb.load(memory, place, 1, None);
-                total = kb.map(OpKind::Add, &[total, more]);
+                total = expr!(kb, total + more);
             }
             let place = if self.is_transposed { [column, row] } else { [row, column] };
             self.matmul.conclude(frame, &here.batch, place, total);

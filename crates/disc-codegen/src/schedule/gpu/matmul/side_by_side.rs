@@ -10,6 +10,7 @@ use crate::schedule::{
     gpu::{align, frame::GridFrame},
 };
 use disc_ir::{Dim, Grid, TensorType, Value};
+use disc_kernel_macros::expr;
 
 /// The most matmuls of a launch: each is code of its own in the kernel.
 const MOST: usize = 4;
@@ -66,15 +67,15 @@ fn launch(group: &Group<'_>, parts: &[Part], schedule: &Schedule<'_>) -> Schedul
             matmul.write(&mut frame, block, &shared);
         } else {
             let (low, high) = (kb.dim(&start), kb.dim(&end));
-            let is_below = (number + 1 < all.len()).then(|| kb.compare("LT", block, high));
-            let is_behind = (number > 0).then(|| kb.compare("GE", block, low));
+            let is_below = (number + 1 < all.len()).then(|| expr!(kb, block < high));
+            let is_behind = (number > 0).then(|| expr!(kb, block >= low));
             let is_own = match (is_behind, is_below) {
-                (Some(behind), Some(below)) => kb.and(behind, below),
+                (Some(behind), Some(below)) => expr!(kb, behind & below),
                 (one, other) => one.or(other).expect("one of several matmuls is not the first or not the last"),
             };
             let open = kb.open_if(is_own);
             frame.elements.open_scope();
-            let block = frame.kb.sub(block, low);
+            let block = expr!(frame.kb, block - low);
             matmul.write(&mut frame, block, &shared);
             frame.elements.close_scope();
             frame.kb.close_if(open);

@@ -13,7 +13,8 @@ use crate::{
     },
     target::GpuModel,
 };
-use disc_ir::{Dim, Grid, OpKind, TensorType, Value};
+use disc_ir::{Dim, Grid, TensorType, Value};
+use disc_kernel_macros::expr;
 
 /// Rows and columns of a tile of the result.
 const TILE: i64 = 64;
@@ -95,10 +96,10 @@ impl Matmul<'_> {
         let size = kb.int(TILE);
         let column = batch.pop().expect("a tile has a place");
         let row = batch.pop().expect("a tile has a place");
-        let (row, column) = (kb.mul(row, size), kb.mul(column, size));
+        let (row, column) = (expr!(kb, row * size), expr!(kb, column * size));
         let (side, own) = (kb.int(SIDE), kb.int(OWN));
-        let places = [kb.div(thread, side), kb.rem(thread, side)];
-        let own = places.map(|place| kb.mul(place, own));
+        let places = [expr!(kb, thread / side), expr!(kb, thread % side)];
+        let own = places.map(|place| expr!(kb, place * own));
         Tile { batch, row, column, thread, own }
     }
 
@@ -116,26 +117,22 @@ impl Matmul<'_> {
         let start = if std::ptr::eq(side, &self.left) { tile.row } else { tile.column };
         let one = kb.int(1);
         let (last_term, last) = (kb.dim(terms), kb.dim(free));
-        let (last_term, last) = (kb.sub(last_term, one), kb.sub(last, one));
+        let (last_term, last) = (expr!(kb, last_term - one), expr!(kb, last - one));
         let inner = kb.int(if side.terms_first { STEP } else { TILE });
         let mut brought = Vec::new();
         for number in 0..TILE * STEP / THREADS {
-            let offset = kb.int(number * THREADS);
-            let element = kb.add(tile.thread, offset);
-            let (outside, inside) = (kb.div(element, inner), kb.rem(element, inner));
+            let element = expr!(kb, tile.thread + int(number * THREADS));
+            let (outside, inside) = (expr!(kb, element / inner), expr!(kb, element % inner));
             let (place, term) = if side.terms_first { (outside, inside) } else { (inside, outside) };
-            let (there, summed) = (kb.add(start, place), kb.add(from, term));
-            let exists = kb.compare("LE", summed, last_term);
-            let there = kb.map(OpKind::Minimum, &[there, last]);
-            let summed = kb.map(OpKind::Minimum, &[summed, last_term]);
+            let (there, summed) = (expr!(kb, start + place), expr!(kb, from + term));
+            let exists = expr!(kb, summed <= last_term);
+            let there = kb.min(there, last);
+            let summed = kb.min(summed, last_term);
             let at = self.operand_at(kb, side, &tile.batch, [there, summed]);
             let value = elements.element(kb, side.value, &at);
-            let value = kb.convert(value, self.sum);
-            let zero = kb.zero(self.sum, 1);
-            let value = kb.select(exists, value, zero);
-            let pitch = kb.int(PITCH);
-            let line = kb.mul(term, pitch);
-            brought.push((kb.add(line, place), value));
+            let value = expr!(kb, select(exists, convert(value, self.sum), zero(self.sum, 1)));
+            let line = expr!(kb, term * int(PITCH));
+            brought.push((expr!(kb, line + place), value));
         }
         brought.into_iter().for_each(|(index, value)| kb.store(memory, index, value, None));
     }
@@ -147,10 +144,9 @@ impl Matmul<'_> {
             let mut sums = carried.to_vec();
             for number in 0..UNROLLED {
                 let (offset, pitch) = (kb.int(number), kb.int(PITCH));
-                let term = kb.add(term, offset);
-                let line = kb.mul(term, pitch);
+                let line = expr!(kb, (term + offset) * pitch);
                 let [left, right] = [0, 1].map(|side| {
-                    let at = kb.add(line, tile.own[side]);
+                    let at = expr!(kb, line + tile.own[side]);
                     self.own_elements(kb, memory[side], at)
                 });
                 for (row, &x) in left.iter().enumerate() {
@@ -169,8 +165,7 @@ impl Matmul<'_> {
         let lanes = (GpuModel::ACCESS_BYTES / self.sum.size() as u32).min(OWN as u32);
         let mut found = Vec::new();
         for number in 0..OWN as u32 / lanes {
-            let offset = kb.int(i64::from(number * lanes));
-            let index = kb.add(at, offset);
+            let index = expr!(kb, at + int(i64::from(number * lanes)));
             let vector = kb.load(memory, index, lanes, None);
             found.extend((0..lanes).map(|lane| if lanes == 1 { vector } else { kb.extract_lane(vector, lane) }));
         }
@@ -181,14 +176,14 @@ impl Matmul<'_> {
     fn write(&self, frame: &mut GridFrame<'_>, tile: &Tile, sums: &[Value], [rows, columns]: [&Dim; 2]) {
         let kb = &mut frame.kb;
         let [rows, columns] = [rows, columns].map(|dim| kb.dim(dim));
-        let (row, column) = (kb.add(tile.row, tile.own[0]), kb.add(tile.column, tile.own[1]));
+        let (row, column) = (expr!(kb, tile.row + tile.own[0]), expr!(kb, tile.column + tile.own[1]));
         for i in 0..OWN {
             for j in 0..OWN {
                 let kb = &mut frame.kb;
                 let [down, along] = [i, j].map(|number| kb.int(number));
-                let (row, column) = (kb.add(row, down), kb.add(column, along));
-                let [above, before] = [kb.compare("LT", row, rows), kb.compare("LT", column, columns)];
-                let exists = kb.and(above, before);
+                let (row, column) = (expr!(kb, row + down), expr!(kb, column + along));
+                let [above, before] = [expr!(kb, row < rows), expr!(kb, column < columns)];
+                let exists = expr!(kb, above & before);
                 let open = kb.open_if(exists);
                 frame.elements.open_scope();
                 self.conclude(frame, &tile.batch, [row, column], sums[(i * OWN + j) as usize]);

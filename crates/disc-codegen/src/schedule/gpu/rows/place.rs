@@ -8,7 +8,8 @@ use crate::{
         gpu::frame::GridFrame,
     },
 };
-use disc_ir::{DType, Dim, OpKind, Value};
+use disc_ir::{DType, Dim, Value};
+use disc_kernel_macros::expr;
 
 /// The place of this thread.
 pub(super) struct Here {
@@ -57,20 +58,20 @@ impl<'g> Rows<'g> {
         let (row, member, of_block) = match self.threads {
             threads if threads == self.grid.threads => {
                 let count = kb.int(parts);
-                (kb.div(block, count), kb.place("thread"), Some(warp))
+                (expr!(kb, block / count), kb.place("thread"), Some(warp))
             }
             threads if threads == self.grid.warp => {
-                let before = kb.mul(block, in_block);
-                (kb.add(before, warp), lane, None)
+                let before = expr!(kb, block * in_block);
+                (expr!(kb, before + warp), lane, None)
             }
             threads => {
-                let (before, thread, members) = (kb.mul(block, in_block), kb.place("thread"), kb.int(threads.into()));
-                let number = kb.div(thread, members);
-                (kb.add(before, number), kb.rem(thread, members), None)
+                let (before, thread, members) = (expr!(kb, block * in_block), kb.place("thread"), kb.int(threads.into()));
+                let number = expr!(kb, thread / members);
+                (expr!(kb, before + number), expr!(kb, thread % members), None)
             }
         };
         let count = kb.dim(&rows);
-        let exists = (self.rows() > 1).then(|| kb.compare("LT", row, count));
+        let exists = (self.rows() > 1).then(|| expr!(kb, row < count));
         let meeting = if of_block.is_some() { self.meeting(kb) } else { Vec::new() };
         // Threads of a warp meet, whatever rows they have: a warp without a row is left out, others
         // compute the last row again.
@@ -78,19 +79,15 @@ impl<'g> Rows<'g> {
         let open = exists.map(|exists| {
             let kb = &mut frame.kb;
             let any = is_joint.then(|| {
-                let (of_warp, before) = (kb.int((self.grid.warp / self.threads).into()), kb.mul(block, in_block));
-                let first = kb.mul(warp, of_warp);
-                let first = kb.add(before, first);
-                kb.compare("LT", first, count)
+                let of_warp = kb.int((self.grid.warp / self.threads).into());
+                expr!(kb, block * in_block + warp * of_warp < count)
             });
             kb.open_if(any.unwrap_or(exists))
         });
         let exists = exists.filter(|_| is_joint);
         let row = match exists {
             Some(exists) => {
-                let one = frame.kb.int(1);
-                let last = frame.kb.sub(count, one);
-                frame.kb.select(exists, row, last)
+                expr!(frame.kb, select(exists, row, count - 1))
             }
             None => row,
         };
@@ -114,19 +111,16 @@ impl<'g> Rows<'g> {
     fn part(&self, kb: &mut KernelBuilder, block: Value, parts: i64) -> [Value; 2] {
         let (length, width) = (self.plan.row_length(), i64::from(self.threads * self.lanes));
         let (each, length) = (kb.dim(&(length.ceil_div(&Dim::constant(parts * width)) * width)), kb.dim(&length));
-        let count = kb.int(parts);
-        let number = kb.rem(block, count);
-        let start = kb.mul(number, each);
-        let end = kb.add(start, each);
-        [start, kb.map(OpKind::Minimum, &[end, length])]
+        let start = expr!(kb, block % int(parts) * each);
+        let end = expr!(kb, start + each);
+        [start, kb.min(end, length)]
     }
 
     /// The positions of this thread along the row: first, end, step.
     pub(super) fn bounds(&self, kb: &mut KernelBuilder, here: &Here) -> [Value; 3] {
-        let lanes = kb.int(self.lanes.into());
-        let (first, step) = (kb.mul(here.member, lanes), kb.int((self.threads * self.lanes).into()));
+        let (first, step) = (expr!(kb, here.member * int(self.lanes.into())), kb.int((self.threads * self.lanes).into()));
         match here.part {
-            Some([start, end]) => [kb.add(start, first), end, step],
+            Some([start, end]) => [expr!(kb, start + first), end, step],
             None => [first, kb.dim(&self.plan.row_length()), step],
         }
     }
@@ -155,12 +149,12 @@ impl<'g> Rows<'g> {
         let mut known = if least >= each { first } else { kb.int(0) };
         for number in 0..held {
             let offset = kb.int(number * each);
-            let along = if number == 0 { first } else { kb.add(first, offset) };
+            let along = if number == 0 { first } else { expr!(kb, first + offset) };
             if least >= (number + 1) * each {
                 columns.push((self.at(kb, here, along), None));
                 continue;
             }
-            let exists = kb.compare("LT", along, end);
+            let exists = expr!(kb, along < end);
             let along = kb.select(exists, along, known);
             if number == 0 {
                 known = along;

@@ -8,6 +8,7 @@ use crate::{
     },
 };
 use disc_ir::{DType, Dim, TensorType, Value};
+use disc_kernel_macros::expr;
 
 /// Visits the elements of a thread: carries values through a step at each position.
 pub(super) type Walk<'w> = dyn FnMut(&Rows<'_>, &mut GridFrame<'_>, &Here, &[Value], &mut Step<'_>) -> Vec<Value> + 'w;
@@ -146,11 +147,9 @@ fn meet(
     value: Value,
     (word, warps): (&'static str, u32),
 ) -> Value {
-    let zero = kb.int(0);
-    let is_first = kb.compare("EQ", lane, zero);
+    let is_first = expr!(kb, lane == 0);
     publish(kb, is_first, |kb| kb.store(memory, warp, value, None));
-    let count = kb.int(warps.into());
-    let of_lane = kb.rem(lane, count);
+    let of_lane = expr!(kb, lane % int(warps.into()));
     let found = kb.load(memory, of_lane, 1, None);
     kb.reduce_group(found, word, warps)
 }

@@ -18,6 +18,7 @@ use crate::{
     target::GpuModel,
 };
 use disc_ir::{Dim, TensorType, Value};
+use disc_kernel_macros::expr;
 use std::sync::Arc;
 
 /// Parts of a row: as many as the smallest warp has lanes.
@@ -71,8 +72,7 @@ fn parts(group: &Group<'_>, plan: &ReductionSchedule, workspaces: &[Workspace]) 
     rows.scheduled_in(frame, PARTS, &|rows, frame, here| {
         let totals = rows.totals(frame, here);
         let kb = &mut frame.kb;
-        let zero = kb.int(0);
-        let is_first = kb.compare("EQ", here.member, zero);
+        let is_first = expr!(kb, here.member == 0);
         let open = kb.open_if(is_first);
         memory.iter().zip(totals).for_each(|(&memory, total)| kb.store(memory, here.block, total, None));
         kb.close_if(open);
@@ -89,8 +89,8 @@ fn combine(group: &Group<'_>, plan: &ReductionSchedule, workspaces: &[Workspace]
             let kb = &mut frame.kb;
             // The halves of a warp of 64 lanes do the same.
             let count = kb.int(PARTS);
-            let (lane, start) = (kb.rem(here.lane, count), kb.mul(here.number, count));
-            let place = kb.add(start, lane);
+            let lane = expr!(kb, here.lane % count);
+            let place = expr!(kb, here.number * count + lane);
             let part = kb.load(memory, place, 1, None);
             let total = kb.reduce_group(part, monoid(reduction).lane_reducer(), PARTS as u32);
             rows.make_known(frame, here, reduction, total);

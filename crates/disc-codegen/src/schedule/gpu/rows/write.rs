@@ -4,7 +4,8 @@ use crate::{
     kernel::{Index, KernelBuilder},
     schedule::{cpu::Placed, gpu::frame::GridFrame},
 };
-use disc_ir::{OpKind, Value};
+use disc_ir::Value;
+use disc_kernel_macros::expr;
 
 impl Rows<'_> {
     /// The outputs, each with its memory; those with an element for each position of a row, or the
@@ -58,7 +59,7 @@ impl Rows<'_> {
         }
         let GridFrame { kb, elements, .. } = frame;
         let zero = kb.int(0);
-        let is_first = (self.threads > 1).then(|| kb.compare("EQ", here.member, zero));
+        let is_first = (self.threads > 1).then(|| expr!(kb, here.member == zero));
         let writes = both(kb, is_first, here.exists);
         // Where threads compute another one's row, all of them have to be done before one writes.
         let is_joint = here.exists.is_some();
@@ -87,7 +88,7 @@ impl Rows<'_> {
 /// Returns a flag that is true if both are; an absent one is true.
 fn both(kb: &mut KernelBuilder, left: Option<Value>, right: Option<Value>) -> Option<Value> {
     match (left, right) {
-        (Some(left), Some(right)) => Some(kb.map(OpKind::And, &[left, right])),
+        (Some(left), Some(right)) => Some(expr!(kb, left & right)),
         (one, other) => one.or(other),
     }
 }

@@ -9,7 +9,8 @@ use crate::{
         frame::GridFrame,
     },
 };
-use disc_ir::{DType, OpKind, Value};
+use disc_ir::{DType, Value};
+use disc_kernel_macros::expr;
 
 /// Threads that have a row of scores together.
 pub(super) const MEMBERS: u32 = 4;
@@ -34,8 +35,7 @@ impl Mma<'_, '_> {
         self.meet(&mut frame.kb);
         let keys = self.keys_of(&mut frame.kb, here, open.index);
         let kb = &mut frame.kb;
-        let step = kb.int(self.own_keys());
-        let next = kb.add(open.index, step);
+        let next = expr!(kb, open.index + int(self.own_keys()));
         let needed = here.flags.map(|flags| self.is_needed(frame, here, flags, &keys));
         let inside = needed.map(|needed| frame.kb.open_if(needed));
         frame.elements.open_scope();
@@ -59,13 +59,13 @@ impl Mma<'_, '_> {
 
     /// Returns the keys of the thread in a tile: pairs of neighbours, 8 apart.
     fn keys_of(&self, kb: &mut KernelBuilder, here: &Here, first: Value) -> Keys {
-        let (count, one, start) = (kb.dim(&self.parts().length), kb.int(1), kb.add(first, here.own_key));
-        let last = kb.sub(count, one);
+        let (count, one, start) = (kb.dim(&self.parts().length), kb.int(1), expr!(kb, first + here.own_key));
+        let last = expr!(kb, count - one);
         let own = (0..self.own_keys() / TILE_COLUMNS * OWN_COLUMNS).map(|number| {
             let offset = kb.int(number / OWN_COLUMNS * TILE_COLUMNS + number % OWN_COLUMNS);
-            let key = kb.add(start, offset);
-            let exists = kb.compare("LE", key, last);
-            (kb.map(OpKind::Minimum, &[key, last]), exists)
+            let key = expr!(kb, start + offset);
+            let exists = expr!(kb, key <= last);
+            (kb.min(key, last), exists)
         });
         Keys { first, own: own.collect() }
     }
@@ -88,10 +88,9 @@ impl Mma<'_, '_> {
         for later in found {
             let value = kb.convert(later.value, DType::F32);
             let zeros = kb.widen(zero, kb.lanes(value));
-            let product = kb.map(OpKind::Multiply, &[value, zeros]);
+            let product = expr!(kb, value * zeros);
             let sum = kb.reduce_lanes(product, "add");
-            let is_not_finite = kb.compare("NE", sum, zero);
-            any = kb.map(OpKind::Or, &[any, is_not_finite]);
+            any = expr!(kb, any | (sum != zero));
         }
         any
     }
@@ -140,7 +139,7 @@ impl Mma<'_, '_> {
             let kb = &mut frame.kb;
             let [top, factor] = self.attention.top(kb, carried[line], &logits, MEMBERS);
             let own = self.attention.powers(kb, top, &logits);
-            let sum = own.iter().skip(1).fold(own[0], |sum, &power| kb.map(OpKind::Add, &[sum, power]));
+            let sum = own.iter().skip(1).fold(own[0], |sum, &power| expr!(kb, sum + power));
             found[line] = top;
             found[rows.len() + line] = kb.fma(carried[rows.len() + line], factor, sum);
             factors.push(factor);
@@ -149,7 +148,7 @@ impl Mma<'_, '_> {
         let kb = &mut frame.kb;
         let factor = kb.joined(factors[0], factors[1], self.tile.c().lanes);
         for total in &mut found[2 * rows.len()..] {
-            *total = kb.map(OpKind::Multiply, &[*total, factor]);
+            *total = expr!(kb, *total * factor);
         }
         let weights = (0..self.own_keys() / STEP).map(|step| self.fragment(kb, &powers, step as usize)).collect();
         (found, weights)

@@ -35,7 +35,8 @@ use crate::{
         },
     },
 };
-use disc_ir::{DType, Dim, Grid, OpKind, TensorType, Value, fragment::Tile};
+use disc_ir::{DType, Dim, Grid, TensorType, Value, fragment::Tile};
+use disc_kernel_macros::expr;
 
 /// Queries of a block and of a warp.
 const QUERIES: i64 = 64;
@@ -171,19 +172,15 @@ impl<'a, 'g> Mma<'a, 'g> {
         let column = batch.pop().expect("a tile has a place");
         let row = batch.pop().expect("a tile has a place");
         let [height, width] = [QUERIES, self.columns()].map(|size| kb.int(size));
-        let (first_row, first_column) = (kb.mul(row, height), kb.mul(column, width));
+        let (first_row, first_column) = (expr!(kb, row * height), expr!(kb, column * width));
         let lane = LaneParts::new(kb);
         let (members, two, own) = (kb.int(4), kb.int(2), kb.int(OWN_QUERIES));
-        let (line, member) = (kb.div(lane.lane, members), kb.rem(lane.lane, members));
-        let (before, own_key) = (kb.mul(warp, own), kb.mul(member, two));
-        let down = kb.add(before, line);
-        let (count, one, first) = (kb.dim(&parts.rows), kb.int(1), kb.add(first_row, down));
-        let last = kb.sub(count, one);
-        let rows = [0, 8].map(|below| {
-            let below = kb.int(below);
-            let row = kb.add(first, below);
-            kb.map(OpKind::Minimum, &[row, last])
-        });
+        let (line, member) = (expr!(kb, lane.lane / members), expr!(kb, lane.lane % members));
+        let (before, own_key) = (expr!(kb, warp * own), expr!(kb, member * two));
+        let down = expr!(kb, before + line);
+        let (count, one, first) = (kb.dim(&parts.rows), kb.int(1), expr!(kb, first_row + down));
+        let last = expr!(kb, count - one);
+        let rows = [0, 8].map(|below| expr!(kb, min(first + int(below), last)));
         let place = Place { batch, first_row, first_column, thread, along: member, down, rows: rows.to_vec() };
         Here { place, team: Team { thread, threads: THREADS, memory }, lane, warp, own_key, flags }
     }
@@ -227,8 +224,8 @@ impl<'a, 'g> Mma<'a, 'g> {
 
     fn bring_keys(&self, frame: &mut GridFrame<'_>, here: &Here, first: Value) {
         let parts = self.parts();
-        let (none, length) = (frame.kb.int(0), frame.kb.dim(&parts.length));
-        let exists = frame.kb.compare("LT", first, length);
+        let none = frame.kb.int(0);
+        let exists = expr!(frame.kb, first < dim(&parts.length));
         self.bring(frame, here, (&self.keys, &parts.keys), ([first, none], [&parts.length, &parts.terms]), Some(exists));
     }
 
@@ -247,8 +244,7 @@ impl<'a, 'g> Mma<'a, 'g> {
         self.bring_keys(frame, here, none);
         self.meet(&mut frame.kb);
         let kb = &mut frame.kb;
-        let own = kb.int(OWN_QUERIES);
-        let first = kb.mul(here.warp, own);
+        let first = expr!(kb, here.warp * int(OWN_QUERIES));
         let lines = self.queries.lines(here.team.memory);
         let share = Share { first, places: OWN_QUERIES, steps: self.steps() };
         (0..self.steps()).flat_map(|step| lines.left(kb, &here.lane, none, &share, step)).collect()
@@ -273,6 +269,6 @@ impl<'a, 'g> Mma<'a, 'g> {
         frame.elements.close_scope();
         let kb = &mut frame.kb;
         let scale = kb.joined(scales[0], scales[1], self.tile.c().lanes);
-        found[2 * rows..].iter().map(|&total| kb.map(OpKind::Multiply, &[total, scale])).collect()
+        found[2 * rows..].iter().map(|&total| expr!(kb, total * scale)).collect()
     }
 }

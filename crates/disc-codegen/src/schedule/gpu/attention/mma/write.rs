@@ -5,6 +5,7 @@ use crate::{
     schedule::gpu::{fragments::passage::Passage, frame::GridFrame, matmul::conclude},
 };
 use disc_ir::{DType, Value};
+use disc_kernel_macros::expr;
 
 impl Mma<'_, '_> {
     /// Stores outputs, `lanes` at once, if columns are known to be whole vectors.
@@ -17,13 +18,12 @@ impl Mma<'_, '_> {
         passage.put(&mut frame.kb, &here.lane, here.warp, totals);
         passage.take(frame, &here.lane, (here.warp, lanes), |frame, [line, column], load| {
             let kb = &mut frame.kb;
-            let own = kb.int(OWN_QUERIES);
-            let before = kb.mul(here.warp, own);
-            let line = kb.add(before, line);
-            let (row, column) = (kb.add(here.place.first_row, line), kb.add(here.place.first_column, column));
+            let (row, column) = (
+                expr!(kb, here.place.first_row + (here.warp * int(OWN_QUERIES) + line)),
+                expr!(kb, here.place.first_column + column),
+            );
             let [rows, columns] = [&parts.rows, &parts.columns].map(|size| kb.dim(size));
-            let (above, before) = (kb.compare("LT", row, rows), kb.compare("LT", column, columns));
-            let exists = kb.and(above, before);
+            let exists = expr!(kb, (row < rows) & (column < columns));
             let inside = kb.open_if(exists);
             frame.elements.open_scope();
             let total = load(&mut frame.kb);

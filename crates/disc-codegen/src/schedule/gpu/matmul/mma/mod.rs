@@ -37,6 +37,7 @@ use crate::{
     target::GpuModel,
 };
 use disc_ir::{DType, Dim, Grid, TensorType, Value, fragment::Tile};
+use disc_kernel_macros::expr;
 use shape::Shape;
 
 /// Products of tiles along the terms of a step.
@@ -202,11 +203,11 @@ impl<'m, 'g> Mma<'m, 'g> {
         let column = batch.pop().expect("a block has columns");
         let row = batch.pop().expect("a block has rows");
         let (height, width) = (kb.int(self.shape.rows), kb.int(self.shape.columns));
-        let first = [kb.mul(row, height), kb.mul(column, width)];
+        let first = [expr!(kb, row * height), expr!(kb, column * width)];
         let across = kb.int(self.shape.warps[1]);
-        let places = [kb.div(warp_number, across), kb.rem(warp_number, across)];
+        let places = [expr!(kb, warp_number / across), expr!(kb, warp_number % across)];
         let own = [self.shape.warp_rows(), self.shape.warp_columns()].map(|size| kb.int(size));
-        let warp = [kb.mul(places[0], own[0]), kb.mul(places[1], own[1])];
+        let warp = [expr!(kb, places[0] * own[0]), expr!(kb, places[1] * own[1])];
         let team = Team { thread, threads: self.shape.threads(), memory };
         Here { batch, first, team, lane: LaneParts::new(kb), warp, warp_number }
     }
@@ -237,9 +238,8 @@ impl<'m, 'g> Mma<'m, 'g> {
         }
         // Behind it, all threads see the step, and have read the one before it.
         kb.barrier();
-        let ahead = kb.int((stages - 1) * self.step());
-        let term = kb.add(open.index, ahead);
-        let [read, to] = [0, 1].map(|turn| kb.mul(turns[turn], stage_elements));
+        let term = expr!(kb, open.index + int((stages - 1) * self.step()));
+        let [read, to] = [0, 1].map(|turn| expr!(kb, turns[turn] * stage_elements));
         let later = self.bring(frame, here, (term, to));
         self.commit(&mut frame.kb);
         let mut next = self.multiply(&mut frame.kb, here, read, sums);
@@ -247,8 +247,8 @@ impl<'m, 'g> Mma<'m, 'g> {
         later.into_iter().for_each(|later| later.store(kb));
         for &turn in turns {
             let (one, zero, end) = (kb.int(1), kb.int(0), kb.int(stages));
-            let further = kb.add(turn, one);
-            let is_last = kb.compare("EQ", further, end);
+            let further = expr!(kb, turn + one);
+            let is_last = expr!(kb, further == end);
             next.push(kb.select(is_last, zero, further));
         }
         open.next = next;

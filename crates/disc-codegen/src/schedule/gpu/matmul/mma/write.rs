@@ -12,6 +12,7 @@ use crate::{
     },
 };
 use disc_ir::Value;
+use disc_kernel_macros::expr;
 
 impl Mma<'_, '_> {
     /// Computes the outputs from the sums of a warp and stores them, `lanes` of them at once, if
@@ -43,15 +44,10 @@ impl Mma<'_, '_> {
         (load, lanes): (&dyn Fn(&mut crate::kernel::KernelBuilder) -> Value, u32),
     ) {
         let kb = &mut frame.kb;
-        let below = kb.int(below);
-        let line = kb.add(own[0], below);
-        let [row, column] = [(0, line), (1, own[1])].map(|(side, own)| {
-            let of_block = kb.add(own, here.warp[side]);
-            kb.add(here.first[side], of_block)
-        });
+        let line = expr!(kb, own[0] + int(below));
+        let [row, column] = [(0, line), (1, own[1])].map(|(side, own)| expr!(kb, here.first[side] + (own + here.warp[side])));
         let [rows, columns] = [&self.rows, &self.columns].map(|size| kb.dim(size));
-        let (above, before) = (kb.compare("LT", row, rows), kb.compare("LT", column, columns));
-        let exists = kb.and(above, before);
+        let exists = expr!(kb, (row < rows) & (column < columns));
         let inside = kb.open_if(exists);
         frame.elements.open_scope();
         let kb = &mut frame.kb;
