@@ -491,6 +491,23 @@ impl KernelBuilder {
         self.emit_in(self.block, OpKind::For, &operands, &[], &[region], None)
     }
 
+    /// Emits a loop that carries nothing.
+    pub fn for_each(&mut self, bounds: [Value; 3], body: impl FnOnce(&mut Self, Value)) {
+        self.for_(bounds, &[], |kb, index, _| {
+            body(kb, index);
+            Vec::new()
+        });
+    }
+
+    /// Emits `if pred { then }`.
+    pub fn when(&mut self, pred: Value, then: impl FnOnce(&mut Self)) {
+        let then = |kb: &mut Self| {
+            then(kb);
+            Vec::new()
+        };
+        self.if_(pred, then, |_| Vec::new());
+    }
+
     /// Emits `if pred { then } else { otherwise }`.
     pub fn if_(
         &mut self,

@@ -228,10 +228,9 @@ impl<'n> Tables<'n> {
         self.fill_row(kb, elements, (at, None), &|column| column.is_outer && !self.is_of_block(column));
         let (Some([first, stop]), Some(blocks)) = (block, &self.blocks) else { return };
         let (mut at, one) = (at.to_vec(), kb.int(1));
-        kb.for_([first, stop, one], &[], |kb, row, _| {
+        kb.for_each([first, stop, one], |kb, row| {
             at[blocks.run.axis] = Index::uniform(row);
             elements.scoped(|elements| self.fill_row(kb, elements, (&at, Some(first)), &|column| self.is_of_block(column)));
-            Vec::new()
         });
     }
 

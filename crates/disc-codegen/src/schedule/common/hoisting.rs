@@ -137,7 +137,7 @@ impl HoistedRows {
                 }
             });
         }
-        kb.for_([first, stop, one], &[], |kb, row, _| {
+        kb.for_each([first, stop, one], |kb, row| {
             elements.scoped(|elements| {
                 at[self.run.axis] = Index::uniform(row);
                 let offset = expr!(kb, row - first);
@@ -148,7 +148,6 @@ impl HoistedRows {
                 }
                 body(kb, elements, &at);
             });
-            Vec::new()
         });
     }
 }

@@ -91,16 +91,15 @@ impl LineBufferMemory {
     ) {
         let [first, stop] = rows_of_part(kb, &self.run, &self.together, at[self.run.axis]);
         let (one, mut at) = (kb.int(1), at.to_vec());
-        kb.for_([first, stop, one], &[], |kb, row, _| {
+        kb.for_each([first, stop, one], |kb, row| {
             elements.scoped(|elements| {
                 at[self.run.axis] = Index::uniform(row);
                 read_places(kb, elements, space, gathers, &at);
                 know(kb, elements, &at);
                 self.fill(kb, elements, space, &at, first);
             });
-            Vec::new()
         });
-        kb.for_([first, stop, one], &[], |kb, row, _| {
+        kb.for_each([first, stop, one], |kb, row| {
             elements.scoped(|elements| {
                 at[self.run.axis] = Index::uniform(row);
                 read_places(kb, elements, space, gathers, &at);
@@ -111,7 +110,6 @@ impl LineBufferMemory {
                 }
                 body(kb, elements, &at);
             });
-            Vec::new()
         });
     }
 

@@ -114,13 +114,12 @@ fn walk(
     let Some((run, others)) = runs.split_first() else { return };
     let [first, stop] = range.unwrap_or_else(|| [kb.int(0), kb.dim(&run.size)]);
     let step_here = kb.int(if others.is_empty() { step } else { 1 });
-    kb.for_([first, stop, step_here], &[], |kb, position, _| {
+    kb.for_each([first, stop, step_here], |kb, position| {
         let mut at = at.to_vec();
         at[run.axis] = Index::uniform(position);
         match others.is_empty() {
             true => body(kb, &at, stop),
             false => walk(kb, others, None, step, &at, body),
         }
-        Vec::new()
     });
 }

@@ -161,9 +161,8 @@ impl TransposeTiles {
                 continue;
             }
             let square = kb.int(i64::from(turned.square));
-            kb.for_([first, stop, square], &[], |kb, from, _| {
+            kb.for_each([first, stop, square], |kb, from| {
                 fill(kb, from);
-                Vec::new()
             });
         }
     }

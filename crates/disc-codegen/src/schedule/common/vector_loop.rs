@@ -38,11 +38,10 @@ pub(in crate::schedule) fn row_loop<'e>(
     let full = expr!(kb, low + (high - low) / step * step);
     vector_loop(kb, elements, [low, full], true, body);
     elements.lanes = lanes / 2;
-    kb.for_([full, high, half], &[], |kb, base, _| {
+    kb.for_each([full, high, half], |kb, base| {
         let left = expr!(kb, high - base);
         let mask = kb.lane_mask(left, elements.lanes);
         elements.masked(Some(mask), |elements| body(kb, elements, Index::Affine { base, stride: 1 }));
-        Vec::new()
     });
     elements.lanes = lanes;
 }

@@ -36,9 +36,9 @@ pub(super) fn schedule(group: &Group<'_>) -> Option<Scheduled> {
         let targets: Vec<_> = own.outputs().into_iter().map(|output| frame.memory.at(output)).collect();
         let kb = &mut frame.kb;
         let exists = expr!(kb, range[0] < range[1]);
-        let open = kb.open_if(exists);
-        nest.emit(kb, &mut elements, &targets, range);
-        kb.close_if(open);
+        kb.when(exists, |kb| {
+            nest.emit(kb, &mut elements, &targets, range);
+        });
         frame.elements.sites.append(&mut elements.sites);
         units = &units + &own_units;
         cost = &cost + &own_cost;

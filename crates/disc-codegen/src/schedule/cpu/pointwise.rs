@@ -504,14 +504,13 @@ impl<'g> Nest<'g> {
     ) {
         turned.fill(kb, elements, &self.space, [first, stop], at);
         let one = kb.int(1);
-        kb.for_([first, stop, one], &[], |kb, position, _| {
+        kb.for_each([first, stop, one], |kb, position| {
             elements.scoped(|elements| {
                 let mut at = at.to_vec();
                 at[turned.run.axis] = Index::uniform(position);
                 turned.recall(kb, elements, &self.space, [first, position], &at);
                 self.write(kb, elements, targets, &[at]);
             });
-            Vec::new()
         });
     }
 

@@ -205,7 +205,7 @@ impl Entries {
         let (one, two, step) = (kb.int(1), kb.int(2), kb.int(self.grid.threads.into()));
         let pairs = expr!(kb, self.count / two);
         let below = expr!(kb, distance - one);
-        kb.for_([self.thread, pairs, step], &[], |kb, pair, _| {
+        kb.for_each([self.thread, pairs, step], |kb, pair| {
             let at = expr!(kb, pair + pair - (pair & below));
             let other = expr!(kb, at + distance);
             let (lower, upper) = (self.load(kb, at), self.load(kb, other));
@@ -217,7 +217,6 @@ impl Entries {
             let (first, second) = (sorted(kb, &lower, &upper), sorted(kb, &upper, &lower));
             self.store(kb, at, &first);
             self.store(kb, other, &second);
-            Vec::new()
         });
     }
 }

@@ -34,9 +34,7 @@ pub(super) fn grid_of(target: &Target) -> Grid {
 /// behind the loads from what was there before.
 pub(super) fn publish(kb: &mut KernelBuilder, stores: Value, store: impl FnOnce(&mut KernelBuilder)) {
     kb.barrier();
-    let open = kb.open_if(stores);
-    store(kb);
-    kb.close_if(open);
+    kb.when(stores, store);
     kb.barrier();
 }
 

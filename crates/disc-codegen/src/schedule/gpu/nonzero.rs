@@ -89,10 +89,10 @@ impl<'g> Nonzero<'g> {
         let own = kb.close_for(open);
         let total = prefix.inclusive(kb, &mut [own], &[zero], &mut add);
         let is_first = expr!(kb, thread == zero);
-        let open = kb.open_if(is_first);
-        let (block, total) = (kb.place("block"), kb.convert(total[0], DType::I32));
-        kb.store(counts.expect("parts are counted in memory"), block, total, None);
-        kb.close_if(open);
+        kb.when(is_first, |kb| {
+            let (block, total) = (kb.place("block"), kb.convert(total[0], DType::I32));
+            kb.store(counts.expect("parts are counted in memory"), block, total, None);
+        });
         frame.finish(Dim::constant(self.parts))
     }
 

@@ -141,7 +141,7 @@ fn apply_one(
         }
         applies = expr!(kb, applies & ((number & int(shares - 1)) == share));
     }
-    let open = kb.open_if(applies);
-    elements.scoped(|elements| scatter.combine(kb, elements, &targets, at, &position));
-    kb.close_if(open);
+    kb.when(applies, |kb| {
+        elements.scoped(|elements| scatter.combine(kb, elements, &targets, at, &position));
+    });
 }

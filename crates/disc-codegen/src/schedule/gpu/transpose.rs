@@ -146,31 +146,31 @@ impl<'g> Transpose<'g> {
     /// Brings the elements that are transposed to shared memory.
     fn read(&self, frame: &mut GridFrame<'_>, slot: &Slot, memory: &[Value]) {
         let GridFrame { kb, elements, .. } = frame;
-        let open = kb.open_if(slot.exists);
-        elements.scoped(|elements| {
-            for (input, &memory) in self.transposed.iter().zip(memory) {
-                let place = elements.position(kb, &self.nest.space, &input.shape, &slot.at);
-                let value = elements.element(kb, input.value, &place);
-                kb.store(memory, slot.index, value, None);
-            }
+        kb.when(slot.exists, |kb| {
+            elements.scoped(|elements| {
+                for (input, &memory) in self.transposed.iter().zip(memory) {
+                    let place = elements.position(kb, &self.nest.space, &input.shape, &slot.at);
+                    let value = elements.element(kb, input.value, &place);
+                    kb.store(memory, slot.index, value, None);
+                }
+            });
         });
-        kb.close_if(open);
     }
 
     /// Computes the outputs at a place, from the transposed elements in shared memory.
     fn write(&self, frame: &mut GridFrame<'_>, slot: &Slot, memory: &[Value]) {
         let targets: Vec<Value> = self.nest.group.outputs().into_iter().map(|output| frame.target(output)).collect();
         let GridFrame { kb, elements, .. } = frame;
-        let open = kb.open_if(slot.exists);
-        elements.scoped(|elements| {
-            for (input, &memory) in self.transposed.iter().zip(memory) {
-                let place = elements.position(kb, &self.nest.space, &input.shape, &slot.at);
-                let value = kb.load(memory, slot.index, 1, None);
-                elements.seed(input.value, &place, value);
-            }
-            self.nest.store_all(kb, elements, &targets, std::slice::from_ref(&slot.at));
+        kb.when(slot.exists, |kb| {
+            elements.scoped(|elements| {
+                for (input, &memory) in self.transposed.iter().zip(memory) {
+                    let place = elements.position(kb, &self.nest.space, &input.shape, &slot.at);
+                    let value = kb.load(memory, slot.index, 1, None);
+                    elements.seed(input.value, &place, value);
+                }
+                self.nest.store_all(kb, elements, &targets, std::slice::from_ref(&slot.at));
+            });
         });
-        kb.close_if(open);
     }
 }
 

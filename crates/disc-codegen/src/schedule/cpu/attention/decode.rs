@@ -160,9 +160,8 @@ impl<'a> Kernels<'a> {
         let held = scratch(&mut kb);
         let mut unit = Unit::new(&mut kb, group, plan, softmax, groups, &memory, first_site);
         let one = kb.int(1);
-        kb.for_([begin, end, one], &[], |kb, number, _| {
+        kb.for_each([begin, end, one], |kb, number| {
             body(&mut unit, kb, number, &left, &held);
-            Vec::new()
         });
         let kernel = kb.finish();
         let launch = Launch::new(&kernel, memory.arguments, units, cost);
@@ -193,21 +192,19 @@ impl<'a> Unit<'a> {
         let (zero, one) = (kb.int(0), kb.int(1));
         let (lanes, width) = (self.plan.scores.tile.lanes, kb.dim(&self.plan.weighted.total_columns()));
         let start = expr!(kb, number * rows);
-        kb.for_([zero, rows, one], &[], |kb, row, _| {
+        kb.for_each([zero, rows, one], |kb, row| {
             let there = expr!(kb, start + row);
             for (from, to) in [(self.state.tops, left.tops), (self.state.sums, left.sums)] {
                 let value = kb.load(from, row, 1, None);
                 kb.store(to, there, value, None);
             }
-            Vec::new()
         });
         let (count, start) = (expr!(kb, rows * width), expr!(kb, start * width));
         let step = kb.int(i64::from(lanes));
-        kb.for_([zero, count, step], &[], |kb, here, _| {
+        kb.for_each([zero, count, step], |kb, here| {
             let there = expr!(kb, start + here);
             let value = kb.load(self.state.totals, here, lanes, None);
             kb.store(left.totals, there, value, None);
-            Vec::new()
         });
     }
 
@@ -223,7 +220,7 @@ impl<'a> Unit<'a> {
         let mut softmax = self.row_elements(kb, zero, zero);
         let mut weighted = self.weighted.elements();
         weighted.first_site = self.next_site();
-        kb.for_([zero, rows, one], &[], |kb, row, _| {
+        kb.for_each([zero, rows, one], |kb, row| {
             let at = self.position(&place, row);
             let start = expr!(kb, first + row);
             let scale = softmax.scoped(|softmax| {
@@ -245,7 +242,6 @@ impl<'a> Unit<'a> {
                 self.weighted.store(kb, elements, &with_column(&at, column), value);
                 nothing
             });
-            Vec::new()
         });
         self.sites.extend(weighted.sites);
     }

@@ -62,9 +62,8 @@ fn kernel<'a>(
         unit.clear_rows(&mut kb);
     }
     let one = kb.int(1);
-    kb.for_([begin, end, one], &[], |kb, number, _| {
+    kb.for_each([begin, end, one], |kb, number| {
         unit.emit(kb, number);
-        Vec::new()
     });
     (kb.finish(), memory.arguments, unit.sites)
 }
@@ -80,10 +79,9 @@ impl Unit<'_> {
         place.finite = (!self.masks.is_empty()).then(|| self.is_finite(kb, place.values));
         self.clear(kb, &place);
         let (columns, step) = (kb.dim(&scores.shape.n.size), kb.int(KEYS));
-        kb.for_([zero, columns, step], &[], |kb, low, _| {
+        kb.for_each([zero, columns, step], |kb, low| {
             let high = expr!(kb, min(low + step, columns));
             self.columns(kb, &place, [low, high]);
-            Vec::new()
         });
         self.write(kb, &place);
     }
@@ -123,9 +121,9 @@ impl Unit<'_> {
         for_row_blocks(kb, &plan.scores, place.rows, |kb, _, [first, height]| {
             let seen = self.seen(kb, place, [first, height], [low, high]);
             let any = expr!(kb, seen[0] < seen[1]);
-            let open = kb.open_if(any);
-            self.block(kb, place, [first, height], low, seen);
-            kb.close_if(open);
+            kb.when(any, |kb| {
+                self.block(kb, place, [first, height], low, seen);
+            });
         });
     }
 
@@ -171,7 +169,7 @@ impl Unit<'_> {
         let mut rows = self.row_elements(kb, place.rows[0], zero);
         let mut weighted = self.weighted.elements();
         weighted.first_site = self.next_site();
-        kb.for_([place.rows[0], place.rows[1], one], &[], |kb, row, _| {
+        kb.for_each([place.rows[0], place.rows[1], one], |kb, row| {
             let own = expr!(kb, row - place.rows[0]);
             let at = self.position(place, row);
             let known = [self.state.tops, self.state.sums].map(|buffer| kb.load(buffer, own, 1, None));
@@ -187,7 +185,6 @@ impl Unit<'_> {
                 self.weighted.store(kb, elements, &with_column(&at, column), value);
                 nothing
             });
-            Vec::new()
         });
         assert!(rows.sites.is_empty(), "numbers of a row alone do not fail");
         self.sites.extend(weighted.sites);

@@ -40,11 +40,10 @@ impl<'a> Unit<'a> {
     ) {
         let mut elements = self.row_elements(kb, first, low);
         let (step, stop) = (kb.int(i64::from(self.rows_at_once())), expr!(kb, first + height));
-        kb.for_([first, stop, step], &[], |kb, start, _| {
+        kb.for_each([first, stop, step], |kb, start| {
             let count = expr!(kb, min(stop - start, step));
             let (own, inside) = (expr!(kb, start - place.rows[0]), kb.lane_mask(count, self.rows_at_once()));
             self.exponentials_of_rows(kb, &mut elements, &RowGroup { place, first: start, count, own, inside }, seen);
-            Vec::new()
         });
         self.sites.extend(elements.sites);
     }
@@ -93,13 +92,12 @@ impl<'a> Unit<'a> {
         mut body: impl FnMut(&mut KernelBuilder, &mut Elements<'a>, &[Index], Value) -> Value,
     ) {
         let (zero, one, width) = (kb.int(0), kb.int(1), kb.int(i64::from(elements.lanes)));
-        kb.for_([zero, rows.count, one], &[], |kb, number, _| {
+        kb.for_each([zero, rows.count, one], |kb, number| {
             let row = expr!(kb, rows.first + number);
             let at = self.position(rows.place, row);
             let lanes = elements.scoped(|elements| body(kb, elements, &at, number));
             let there = expr!(kb, number * width);
             kb.store(self.state.lanes, there, lanes, None);
-            Vec::new()
         });
     }
 
@@ -190,7 +188,7 @@ impl<'a> Unit<'a> {
         }
         // The old maximum is stored where the shift will be: a lane is read before it is written.
         kb.store(state.shifts, zero, old_tops, None);
-        kb.for_([zero, rows.count, one], &[], |kb, number, _| {
+        kb.for_each([zero, rows.count, one], |kb, number| {
             let row = expr!(kb, rows.first + number);
             let there = expr!(kb, own + number);
             let at = self.position(rows.place, row);
@@ -199,7 +197,6 @@ impl<'a> Unit<'a> {
             let factor = elements.scoped(|elements| self.factor(kb, elements, &at, [old_top, shift]));
             kb.store(state.shifts, number, shift, None);
             kb.store(state.factors, there, factor, None);
-            Vec::new()
         });
         kb.load(state.factors, own, lanes, inside)
     }

@@ -58,9 +58,8 @@ impl Unit<'_> {
         let count = kb.dim(&(self.plan.stride_of_powers() * weighted.block_rows()));
         let (zero, step) = (kb.int(0), kb.int(i64::from(weighted.tile.lanes)));
         let nothing = kb.zero(weighted.rows_dtype(), weighted.tile.lanes);
-        kb.for_([zero, count, step], &[], |kb, place, _| {
+        kb.for_each([zero, count, step], |kb, place| {
             kb.store(self.state.powers, place, nothing, None);
-            Vec::new()
         });
     }
 
@@ -92,10 +91,9 @@ impl Unit<'_> {
         let missing = expr!(kb, unit - over);
         let rows = expr!(kb, select(over == zero, zero, height));
         let (nothing, mask) = (kb.zero(plan.rows_dtype(), terms as u32), kb.lane_mask(missing, terms as u32));
-        kb.for_([zero, rows, one], &[], |kb, row, _| {
+        kb.for_each([zero, rows, one], |kb, row| {
             let place = expr!(kb, row * stride + end);
             kb.store(self.state.powers, place, nothing, Some(mask));
-            Vec::new()
         });
     }
 }

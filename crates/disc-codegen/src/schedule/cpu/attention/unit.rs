@@ -111,23 +111,20 @@ impl<'a> Unit<'a> {
         let (zero, one, step) = (kb.int(0), kb.int(1), kb.int(i64::from(lanes)));
         let count = expr!(kb, place.rows[1] - place.rows[0]);
         let (lowest, nothing) = (kb.float(dtype, f64::NEG_INFINITY, 1), kb.float(dtype, 0.0, 1));
-        kb.for_([zero, count, one], &[], |kb, row, _| {
+        kb.for_each([zero, count, one], |kb, row| {
             kb.store(self.state.tops, row, lowest, None);
             kb.store(self.state.sums, row, nothing, None);
-            Vec::new()
         });
         let side = reduction::lanes(self.groups[1], &self.plan.rows);
         let (kept, step_of_rows) = (kb.int(i64::from(side * self.rows_at_once())), kb.int(i64::from(side)));
         let none = kb.zero(dtype, side);
-        kb.for_([zero, kept, step_of_rows], &[], |kb, place, _| {
+        kb.for_each([zero, kept, step_of_rows], |kb, place| {
             kb.store(self.state.lanes, place, none, None);
-            Vec::new()
         });
         let elements = expr!(kb, count * dim(&self.plan.weighted.total_columns()));
         let nothing = kb.float(dtype, 0.0, lanes);
-        kb.for_([zero, elements, step], &[], |kb, place, _| {
+        kb.for_each([zero, elements, step], |kb, place| {
             kb.store(self.state.totals, place, nothing, None);
-            Vec::new()
         });
     }
 

@@ -65,7 +65,7 @@ fn kernel(
         elements.bind(parameter, memory[read]);
     }
     let (zero, one) = (kb.int(0), kb.int(1));
-    kb.for_([begin, end, one], &[], |kb, unit, _| {
+    kb.for_each([begin, end, one], |kb, unit| {
         let mut at = vec![Index::uniform(zero); plan.rows.domain.len()];
         let chunks = kb.dim(&plan.scores.chunks());
         let (chunk, batch) = (expr!(kb, unit % chunks), expr!(kb, unit / chunks));
@@ -81,17 +81,15 @@ fn kernel(
             let stride = kb.dim(&plan.stride());
             elements.hold_rows(block, RowBlock { axis: plan.row_axis(), first: start, column: zero, stride });
             let stop = expr!(kb, start + height);
-            kb.for_([start, stop, one], &[], |kb, row, _| {
+            kb.for_each([start, stop, one], |kb, row| {
                 elements.scoped(|elements| {
                     let mut here = at.clone();
                     here[plan.rows.rows - 1] = Index::uniform(row);
                     walk.run(kb, elements, &here);
                 });
-                Vec::new()
             });
             last.run(kb, &at, values, RowsOf { left: zero, first: start, height }, [zero, panels, zero], &[]);
         });
-        Vec::new()
     });
     (kb.finish(), arguments, elements.sites)
 }

@@ -116,10 +116,10 @@ fn launch(group: &Group<'_>, plans: &[MatmulPlan]) -> Scheduled {
         // Units of one chunk follow one another: the first packs its rows for all.
         for &before in packed {
             let is_new = expr!(kb, before != rest);
-            let open = kb.open_if(is_new);
-            let Part { plan, operands, elements, .. } = &mut parts[0];
-            pack::compute_rows(kb, plan, operands, elements, &at, rows);
-            kb.close_if(open);
+            kb.when(is_new, |kb| {
+                let Part { plan, operands, elements, .. } = &mut parts[0];
+                pack::compute_rows(kb, plan, operands, elements, &at, rows);
+            });
         }
         choose_part(kb, group, &mut parts, &at, rows, column);
         packed.iter().map(|_| rest).collect()

@@ -47,12 +47,11 @@ fn add_parts(group: &Group<'_>, plan: &MatmulPlan, workspace: &Workspace) -> Sch
     let inputs = plan.inputs.iter().map(|&input| memory.at(input)).collect();
     let operands = Operands::new(&mut kb, plan, inputs, Vec::new(), &mut |kb, _, tensor| kb.scratch(tensor));
     let (one, count, panels) = (kb.int(1), kb.int(PARTS), kb.dim(&plan.panels()));
-    kb.for_([begin, end, one], &[], |kb, unit, _| {
+    kb.for_each([begin, end, one], |kb, unit| {
         let (part, rest) = (expr!(kb, unit % count), expr!(kb, unit / count));
         let (panel, chunk) = (expr!(kb, rest % panels), expr!(kb, rest / panels));
         let rows = partition::chunk_rows(kb, plan, chunk);
         add_part(kb, (&named, plan), (&operands, parts), part, panel, rows);
-        Vec::new()
     });
     let kernel = kb.finish();
     let units = plan.row_units() * plan.panels() * PARTS;
@@ -133,9 +132,9 @@ fn sums(group: &Group<'_>, plan: &MatmulPlan, workspace: &Workspace) -> (Functio
     let mut elements = operands.elements(group, plan, lanes);
     let (zero, one, width, vector) = (kb.int(0), kb.int(1), kb.dim(&plan.shape.n.size), kb.int(i64::from(lanes)));
     let part_size = kb.dim(&(&plan.shape.m.size * &plan.shape.n.size));
-    kb.for_([begin, end, one], &[], |kb, row, _| {
+    kb.for_each([begin, end, one], |kb, row| {
         let start = expr!(kb, row * width);
-        kb.for_([zero, width, vector], &[], |kb, column, _| {
+        kb.for_each([zero, width, vector], |kb, column| {
             let left = expr!(kb, width - column);
             let mask = kb.lane_mask(left, lanes);
             let first = expr!(kb, start + column);
@@ -156,9 +155,7 @@ fn sums(group: &Group<'_>, plan: &MatmulPlan, workspace: &Workspace) -> (Functio
             elements.scoped(|elements| {
                 elements.masked(Some(mask), |elements| write::store(kb, group, plan, &operands, elements, &at, sum));
             });
-            Vec::new()
         });
-        Vec::new()
     });
     let kernel = kb.finish();
     let cost = (&plan.shape.m.size * &plan.shape.n.size * PARTS).ceil_div(&Dim::constant(4));

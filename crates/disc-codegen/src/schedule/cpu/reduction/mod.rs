@@ -203,12 +203,11 @@ impl Shape {
         let one_by_one = |kb: &mut KernelBuilder| {
             let (unit, elements) = &mut *shared.borrow_mut();
             let one_column = kb.int(lanes);
-            kb.for_([base, size, one_column], &[], |kb, from, _| {
+            kb.for_each([base, size, one_column], |kb, from| {
                 let only = columns(kb, 1, from);
                 let left = expr!(kb, size - from);
                 let mask = (lanes > 1).then(|| kb.lane_mask(left, lanes as u32));
                 elements.masked(mask, |elements| unit.run(kb, elements, only));
-                Vec::new()
             });
             Vec::new()
         };

@@ -109,11 +109,10 @@ impl Tables {
                 continue;
             };
             let one = kb.int(1);
-            kb.for_([first, stop, one], &[], |kb, row, _| {
+            kb.for_each([first, stop, one], |kb, row| {
                 let mut at = at.to_vec();
                 at[*axis] = Index::uniform(row);
                 fill(kb, at, Some(first));
-                Vec::new()
             });
         }
     }
@@ -181,12 +180,11 @@ fn fill(
         });
     }
     let [first_of_run, stop, one] = [kb.int(0), kb.dim(&run.size), kb.int(1)];
-    kb.for_([first_of_run, stop, one], &[], |kb, index, _| {
+    kb.for_each([first_of_run, stop, one], |kb, index| {
         elements.scoped(|elements| {
             at[run.axis] = Index::uniform(index);
             fill(kb, elements, (space, known), (at, first), tables, others);
         });
-        Vec::new()
     });
 }
 

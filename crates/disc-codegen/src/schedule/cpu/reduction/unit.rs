@@ -511,12 +511,11 @@ impl Unit<'_> {
             }
             return;
         }
-        kb.for_([low, high, one], &[], |kb, index, _| {
+        kb.for_each([low, high, one], |kb, index| {
             elements.scoped(|elements| {
                 columns.iter_mut().for_each(|at| at[first.axis] = Index::uniform(index));
                 self.each(kb, elements, &columns, others, None, body);
             });
-            Vec::new()
         });
     }
 }

@@ -131,14 +131,13 @@ impl Entries {
     /// Copies `count` entries from `from` to the start.
     pub(super) fn move_to_start(&self, kb: &mut KernelBuilder, from: Value, count: Value) {
         let (zero, step) = (kb.int(0), kb.int(self.lanes.into()));
-        kb.for_([zero, count, step], &[], |kb, at, _| {
+        kb.for_each([zero, count, step], |kb, at| {
             let left = expr!(kb, count - at);
             let (mask, source) = (kb.lane_mask(left, self.lanes), expr!(kb, from + at));
             for buffer in [Some(self.keys), self.places].into_iter().flatten() {
                 let moved = kb.load(buffer, source, self.lanes, Some(mask));
                 kb.store(buffer, at, moved, Some(mask));
             }
-            Vec::new()
         });
     }
 
@@ -207,15 +206,13 @@ impl Entries {
         let lanes = i64::from(self.lanes);
         let (zero, block, one) = (kb.int(0), kb.int(lanes * COUNTED), kb.int(lanes));
         let full = expr!(kb, count / block * block);
-        kb.for_([zero, full, block], &[], |kb, base, _| {
+        kb.for_each([zero, full, block], |kb, base| {
             self.rank(kb, count, base, COUNTED, None);
-            Vec::new()
         });
-        kb.for_([full, count, one], &[], |kb, base, _| {
+        kb.for_each([full, count, one], |kb, base| {
             let left = expr!(kb, count - base);
             let mask = kb.lane_mask(left, self.lanes);
             self.rank(kb, count, base, 1, Some(mask));
-            Vec::new()
         });
     }
 
@@ -318,12 +315,11 @@ impl Entries {
         let (zero, one) = (kb.int(0), kb.int(1));
         let lanes = self.lanes * 2;
         let (bins, step) = (kb.int(self.digits() * BINS), kb.int(lanes.into()));
-        kb.for_([zero, bins, step], &[], |kb, at, _| {
+        kb.for_each([zero, bins, step], |kb, at| {
             let none = kb.zero(DType::I32, lanes);
             kb.store(self.counts, at, none, None);
-            Vec::new()
         });
-        kb.for_([zero, count, one], &[], |kb, i, _| {
+        kb.for_each([zero, count, one], |kb, i| {
             let entry = kb.load(self.keys, i, 1, None);
             for pass in 0..self.digits() {
                 let (shift, table) = (kb.int(self.key_shift() + pass * DIGIT_BITS), kb.int(pass * BINS));
@@ -332,7 +328,6 @@ impl Entries {
                 let at = expr!(kb, digit + table);
                 self.increment(kb, at);
             }
-            Vec::new()
         });
     }
 
@@ -359,7 +354,7 @@ impl Entries {
 
     fn distribute(&self, kb: &mut KernelBuilder, [from, count]: [Value; 2], table: Value, shift: Value, sign: Value) {
         let (end, one) = (expr!(kb, from + count), kb.int(1));
-        kb.for_([from, end, one], &[], |kb, i, _| {
+        kb.for_each([from, end, one], |kb, i| {
             let entry = kb.load(self.keys, i, 1, None);
             let digit = self.digit(kb, entry, shift, sign);
             let bin = expr!(kb, table + digit);
@@ -372,7 +367,6 @@ impl Entries {
                 let position = kb.load(places, i, 1, None);
                 kb.store(places, place, position, None);
             }
-            Vec::new()
         });
     }
 }

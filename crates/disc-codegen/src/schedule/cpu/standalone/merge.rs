@@ -49,9 +49,9 @@ impl Line<'_, '_> {
     fn sort(&self, frame: &mut KernelFrame<'_>) -> Value {
         let kb = &mut frame.kb;
         let (zero, one, two) = (kb.int(0), kb.int(1), kb.int(2));
-        let fill = kb.open_for([zero, self.size, one]);
-        kb.store(self.positions, fill.index, fill.index, None);
-        kb.close_for(fill);
+        kb.for_each([zero, self.size, one], |kb, fill| {
+            kb.store(self.positions, fill, fill, None);
+        });
         // The loop carries the width of sorted runs, their position, and that of the merged ones.
         let mut round = kb.open_while(&[one, zero, self.size], |kb, carried| expr!(kb, carried[0] < self.size));
         let [width, from, to] = round.carried[..] else { panic!("three values are carried") };

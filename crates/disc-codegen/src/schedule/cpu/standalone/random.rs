@@ -41,9 +41,9 @@ pub(super) fn schedule(group: &Group<'_>, inst: Inst) -> Scheduled {
                 let (each, shift) = (frame.kb.int(per_block), frame.kb.int(i as i64));
                 let place = expr!(frame.kb, unit * each + shift);
                 let exists = expr!(frame.kb, place < total);
-                let inner = frame.kb.open_if(exists);
-                frame.kb.store(buffer, place, word, None);
-                frame.kb.close_if(inner);
+                frame.kb.when(exists, |kb| {
+                    kb.store(buffer, place, word, None);
+                });
             }
         }
         frame.kb.close_if(block);

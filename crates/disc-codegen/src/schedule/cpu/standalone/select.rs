@@ -83,7 +83,7 @@ impl Entries {
         let (zero, step, width) = (kb.int(0), kb.int(self.lanes.into()), kb.int(i64::from(self.key_lanes())));
         let padded = expr!(kb, (count + width - 1) / width * width);
         let most = kb.constant(Literal::splat_i64(DType::I32, i32::MAX.into()), 1);
-        kb.for_([zero, padded, step], &[], |kb, at, _| {
+        kb.for_each([zero, padded, step], |kb, at| {
             let left = expr!(kb, count - at);
             let mask = kb.lane_mask(left, self.lanes);
             let entries = kb.load(self.keys, at, self.lanes, Some(mask));
@@ -91,7 +91,6 @@ impl Entries {
             let keys = kb.map(OpKind::ShiftRightArithmetic, &[entries, shift]);
             let keys = expr!(kb, select(mask, convert(keys, DType::I32), most));
             kb.store(narrow, at, keys, None);
-            Vec::new()
         });
         padded
     }

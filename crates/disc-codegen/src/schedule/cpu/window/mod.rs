@@ -168,19 +168,19 @@ impl<'g> Emitter<'_, 'g> {
     /// `packed` does it.
     fn either(&mut self, kb: &mut KernelBuilder, unit: &mut Unit, packed: impl FnOnce(&mut Self, &mut KernelBuilder, &mut Unit)) {
         let Some(is_narrow) = is_narrow(kb, self.group, self.plan) else { return packed(self, kb, unit) };
-        let narrow = kb.open_if(is_narrow);
-        self.elements.open_scope();
-        unit.lying = Some(InPlace::of(kb, self.elements, self.plan, &unit.place));
-        self.planes(kb, unit);
-        self.elements.close_scope();
-        kb.close_if(narrow);
+        kb.when(is_narrow, |kb| {
+            self.elements.open_scope();
+            unit.lying = Some(InPlace::of(kb, self.elements, self.plan, &unit.place));
+            self.planes(kb, unit);
+            self.elements.close_scope();
+        });
         let is_wide = expr!(kb, !is_narrow);
-        let wide = kb.open_if(is_wide);
-        self.elements.open_scope();
-        unit.lying = None;
-        packed(self, kb, unit);
-        self.elements.close_scope();
-        kb.close_if(wide);
+        kb.when(is_wide, |kb| {
+            self.elements.open_scope();
+            unit.lying = None;
+            packed(self, kb, unit);
+            self.elements.close_scope();
+        });
     }
 
     /// Copies the elements that the windows of a unit read, from the row of the copy with number
@@ -207,16 +207,16 @@ impl<'g> Emitter<'_, 'g> {
         let (zero, one) = (kb.int(0), kb.int(1));
         let Form::Products { features, .. } = &plan.form else { return self.plane(kb, unit) };
         let features = kb.dim(features);
-        let feature = kb.open_for([zero, features, one]);
-        self.elements.open_scope();
-        let number = expr!(kb, unit.place.lead[1] * features + feature.index);
-        unit.lead[1] = Index::uniform(number);
-        if plan.holds_kernel {
-            unit.kernel = (0..self.taps().len()).map(|tap| self.weight(kb, unit, zero, tap)).collect();
-        }
-        self.plane(kb, unit);
-        self.elements.close_scope();
-        kb.close_for(feature);
+        kb.for_each([zero, features, one], |kb, feature| {
+            self.elements.open_scope();
+            let number = expr!(kb, unit.place.lead[1] * features + feature);
+            unit.lead[1] = Index::uniform(number);
+            if plan.holds_kernel {
+                unit.kernel = (0..self.taps().len()).map(|tap| self.weight(kb, unit, zero, tap)).collect();
+            }
+            self.plane(kb, unit);
+            self.elements.close_scope();
+        });
     }
 
     /// The value that sums start from.
@@ -267,33 +267,33 @@ impl<'g> Emitter<'_, 'g> {
         let (zero, height) = (kb.int(0), kb.int(plan.block[0]));
         let lanes = i64::from(plan.lanes);
         let (wide, narrow) = (kb.int(lanes * plan.block[1]), kb.int(lanes));
-        let rows = kb.open_for([zero, unit.rows, height]);
-        self.elements.open_scope();
-        let row = rows.index;
-        let mut done = zero;
-        let mut widths = vec![(wide, plan.block[1])];
-        if plan.block[1] > 1 {
-            widths.push((narrow, 1));
-        }
-        if unit.lying.is_some() {
-            widths.clear();
-        }
-        for (width, vectors) in widths {
-            let stop = expr!(kb, done + (unit.columns - done) / width * width);
-            let columns = kb.open_for([done, stop, width]);
-            let block = Block { row, column: columns.index, vectors, mask: None };
-            self.block(kb, unit, &block);
-            kb.close_for(columns);
-            done = stop;
-        }
-        let left = expr!(kb, unit.columns - done);
-        let any = expr!(kb, left > zero);
-        let tail = kb.open_if(any);
-        let mask = Some(kb.lane_mask(left, plan.lanes));
-        self.block(kb, unit, &Block { row, column: done, vectors: 1, mask });
-        kb.close_if(tail);
-        self.elements.close_scope();
-        kb.close_for(rows);
+        kb.for_each([zero, unit.rows, height], |kb, rows| {
+            self.elements.open_scope();
+            let row = rows;
+            let mut done = zero;
+            let mut widths = vec![(wide, plan.block[1])];
+            if plan.block[1] > 1 {
+                widths.push((narrow, 1));
+            }
+            if unit.lying.is_some() {
+                widths.clear();
+            }
+            for (width, vectors) in widths {
+                let stop = expr!(kb, done + (unit.columns - done) / width * width);
+                kb.for_each([done, stop, width], |kb, columns| {
+                    let block = Block { row, column: columns, vectors, mask: None };
+                    self.block(kb, unit, &block);
+                });
+                done = stop;
+            }
+            let left = expr!(kb, unit.columns - done);
+            let any = expr!(kb, left > zero);
+            kb.when(any, |kb| {
+                let mask = Some(kb.lane_mask(left, plan.lanes));
+                self.block(kb, unit, &Block { row, column: done, vectors: 1, mask });
+            });
+            self.elements.close_scope();
+        });
     }
 
     /// Computes a few vectors of a few rows.

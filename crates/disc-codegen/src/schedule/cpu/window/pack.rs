@@ -60,45 +60,45 @@ impl Packing<'_> {
         let (zero, one) = (kb.int(0), kb.int(1));
         let layers = kb.int(plan.layers().map_or(1, |layers| layers.taps));
         let planes = kb.int(plan.held_planes());
-        let plane = kb.open_for([zero, planes, one]);
-        let (channel, layer) = (expr!(kb, plane.index / layers), expr!(kb, plane.index % layers));
-        let row = kb.open_for([rows[0], rows[1], one]);
-        let (mut at, mut exists) = (self.lead(kb, place, channel), None);
-        let steps = [(plan.layers(), layer), (plan.rows(), row.index)];
-        let sliding = plan.slides.len() - 1;
-        for (i, (slide, number)) in steps.into_iter().filter_map(|(slide, number)| Some((slide?, number))).enumerate() {
-            // A layer is that of an element of the window, a row one of those that all windows
-            // read.
-            let is_layer = i + 1 < sliding;
-            let factor = kb.int(if is_layer { slide.dilation } else { 1 });
-            let (step, low, size) = (kb.int(slide.step), kb.dim(&slide.low), kb.dim(&slide.size));
-            let position = expr!(kb, place.first[i] * step + number * factor - low);
-            let inside = expr!(kb, (position >= zero) & (position < size));
-            exists = Some(match exists {
-                Some(others) => expr!(kb, others & inside),
-                None => inside,
-            });
-            at.push(Index::uniform(position));
-        }
-        let number = expr!(kb, plane.index * int(plan.held_rows()) + row.index);
-        let to = expr!(kb, number * (dim(&plan.phase()) * int(plan.columns().step)));
-        match exists {
-            Some(exists) => {
-                let cell = std::cell::RefCell::new(elements);
-                let copy = |kb: &mut KernelBuilder| {
-                    self.row(kb, &mut cell.borrow_mut(), &at, &bounds, to);
-                    Vec::new()
-                };
-                let clear = |kb: &mut KernelBuilder| {
-                    self.clear(kb, &bounds, to);
-                    Vec::new()
-                };
-                kb.if_(exists, copy, clear);
+        kb.for_each([zero, planes, one], |kb, plane| {
+            let (channel, layer) = (expr!(kb, plane / layers), expr!(kb, plane % layers));
+            let row = kb.open_for([rows[0], rows[1], one]);
+            let (mut at, mut exists) = (self.lead(kb, place, channel), None);
+            let steps = [(plan.layers(), layer), (plan.rows(), row.index)];
+            let sliding = plan.slides.len() - 1;
+            for (i, (slide, number)) in steps.into_iter().filter_map(|(slide, number)| Some((slide?, number))).enumerate() {
+                // A layer is that of an element of the window, a row one of those that all windows
+                // read.
+                let is_layer = i + 1 < sliding;
+                let factor = kb.int(if is_layer { slide.dilation } else { 1 });
+                let (step, low, size) = (kb.int(slide.step), kb.dim(&slide.low), kb.dim(&slide.size));
+                let position = expr!(kb, place.first[i] * step + number * factor - low);
+                let inside = expr!(kb, (position >= zero) & (position < size));
+                exists = Some(match exists {
+                    Some(others) => expr!(kb, others & inside),
+                    None => inside,
+                });
+                at.push(Index::uniform(position));
             }
-            None => self.row(kb, elements, &at, &bounds, to),
-        }
-        kb.close_for(row);
-        kb.close_for(plane);
+            let number = expr!(kb, plane * int(plan.held_rows()) + row.index);
+            let to = expr!(kb, number * (dim(&plan.phase()) * int(plan.columns().step)));
+            match exists {
+                Some(exists) => {
+                    let cell = std::cell::RefCell::new(elements);
+                    let copy = |kb: &mut KernelBuilder| {
+                        self.row(kb, &mut cell.borrow_mut(), &at, &bounds, to);
+                        Vec::new()
+                    };
+                    let clear = |kb: &mut KernelBuilder| {
+                        self.clear(kb, &bounds, to);
+                        Vec::new()
+                    };
+                    kb.if_(exists, copy, clear);
+                }
+                None => self.row(kb, elements, &at, &bounds, to),
+            }
+            kb.close_for(row);
+        });
     }
 
     /// The position in the input along the dimensions before those that windows slide along.
@@ -145,10 +145,10 @@ impl Packing<'_> {
         elements.scoped(|elements| self.piece(kb, elements, at, [bounds.first, zero, to], Some(&bounds.masks)));
         let sections = [([width, bounds.inner], true), ([bounds.inner, bounds.outer], false), ([bounds.outer, bounds.end], true)];
         for (range, masked) in sections {
-            let pieces = kb.open_for([range[0], range[1], width]);
-            let masks = masked.then(|| self.masks(kb, pieces.index, [bounds.start, bounds.stop]));
-            elements.scoped(|elements| self.piece(kb, elements, at, [bounds.first, pieces.index, to], masks.as_deref()));
-            kb.close_for(pieces);
+            kb.for_each([range[0], range[1], width], |kb, pieces| {
+                let masks = masked.then(|| self.masks(kb, pieces, [bounds.start, bounds.stop]));
+                elements.scoped(|elements| self.piece(kb, elements, at, [bounds.first, pieces, to], masks.as_deref()));
+            });
         }
     }
 
@@ -182,11 +182,11 @@ impl Packing<'_> {
     fn clear(&self, kb: &mut KernelBuilder, bounds: &Bounds, to: Value) {
         let columns = self.plan.columns();
         let (zero, width, step) = (kb.int(0), kb.int(i64::from(self.plan.lanes) * columns.step), kb.int(columns.step));
-        let pieces = kb.open_for([zero, bounds.end, width]);
-        let place = expr!(kb, to + pieces.index / step);
-        let vectors = vec![self.fill; columns.step as usize];
-        self.write(kb, place, &vectors);
-        kb.close_for(pieces);
+        kb.for_each([zero, bounds.end, width], |kb, pieces| {
+            let place = expr!(kb, to + pieces / step);
+            let vectors = vec![self.fill; columns.step as usize];
+            self.write(kb, place, &vectors);
+        });
     }
 
     /// Stores a vector of each phase.

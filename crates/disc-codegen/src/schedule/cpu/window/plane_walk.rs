@@ -27,19 +27,19 @@ impl Emitter<'_, '_> {
         let mut unit = Unit { place, rows, columns, kernel: Vec::new(), start, lead, lying: None };
         self.either(kb, &mut unit, |emitter, kb, unit| {
             let most = kb.int(CpuModel::UNIT_ROWS);
-            let step = kb.open_for([zero, rows, most]);
-            emitter.elements.open_scope();
-            unit.place.first[0] = step.index;
-            unit.rows = expr!(kb, min(rows - step.index, most));
-            let is_later = expr!(kb, step.index > zero);
-            let later = kb.open_if(is_later);
-            emitter.move_up(kb);
-            kb.close_if(later);
-            let from = expr!(kb, select(is_later, int(rows_read(slide, 1) - 1), zero));
-            emitter.pack(kb, unit, from);
-            emitter.planes(kb, unit);
-            emitter.elements.close_scope();
-            kb.close_for(step);
+            kb.for_each([zero, rows, most], |kb, step| {
+                emitter.elements.open_scope();
+                unit.place.first[0] = step;
+                unit.rows = expr!(kb, min(rows - step, most));
+                let is_later = expr!(kb, step > zero);
+                kb.when(is_later, |kb| {
+                    emitter.move_up(kb);
+                });
+                let from = expr!(kb, select(is_later, int(rows_read(slide, 1) - 1), zero));
+                emitter.pack(kb, unit, from);
+                emitter.planes(kb, unit);
+                emitter.elements.close_scope();
+            });
         });
     }
 
@@ -50,11 +50,11 @@ impl Emitter<'_, '_> {
         let (pitch, lanes) = (kb.dim(&plan.phase()), kb.int(i64::from(plan.lanes)));
         let (zero, again, below) = (kb.int(0), kb.int(again), kb.int(CpuModel::UNIT_ROWS));
         let (count, distance) = (expr!(kb, again * pitch), expr!(kb, below * pitch));
-        let pieces = kb.open_for([zero, count, lanes]);
-        let from = expr!(kb, pieces.index + distance);
-        let vector = kb.load(self.held, from, plan.lanes, None);
-        kb.store(self.held, pieces.index, vector, None);
-        kb.close_for(pieces);
+        kb.for_each([zero, count, lanes], |kb, pieces| {
+            let from = expr!(kb, pieces + distance);
+            let vector = kb.load(self.held, from, plan.lanes, None);
+            kb.store(self.held, pieces, vector, None);
+        });
     }
 
     /// Computes all results of a plane that is read in place. A block is written when the next one
@@ -71,19 +71,19 @@ impl Emitter<'_, '_> {
         self.by_input(kb, unit, &block, &mut sums);
         rows.next = sums;
         let is_later = expr!(kb, block.row > zero);
-        let later = kb.open_if(is_later);
-        block.row = expr!(kb, block.row - height);
-        let carried = rows.carried.clone();
-        self.finish(kb, unit, &block, &carried);
-        kb.close_if(later);
+        kb.when(is_later, |kb| {
+            block.row = expr!(kb, block.row - height);
+            let carried = rows.carried.clone();
+            self.finish(kb, unit, &block, &carried);
+        });
         self.elements.close_scope();
         let left = kb.close_for(rows);
         self.elements.open_scope();
         block.row = expr!(kb, (unit.rows - 1) / height * height);
         let is_any = expr!(kb, unit.rows > zero);
-        let any = kb.open_if(is_any);
-        self.finish(kb, unit, &block, &left);
-        kb.close_if(any);
+        kb.when(is_any, |kb| {
+            self.finish(kb, unit, &block, &left);
+        });
         self.elements.close_scope();
     }
 }

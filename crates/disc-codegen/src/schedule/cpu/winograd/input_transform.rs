@@ -25,26 +25,26 @@ impl Emitter<'_, '_> {
         let (zero, one, channels) = (kb.int(0), kb.int(1), kb.int(plan.channels));
         let plane = kb.dim(&(&plan.size[0] * &plan.size[1]));
         let written = plan.has_masks.then(|| kb.lane_mask(segment.count, segment.lanes));
-        let channel = kb.open_for([zero, channels, one]);
-        let before = expr!(kb, channel.index * plane);
-        let mut columns: Vec<Vec<Value>> = Vec::new();
-        for &(row, exists) in &reading.rows {
-            let from = expr!(kb, row + before);
-            let elements = self.columns(kb, segment, from, exists, &reading.masks);
-            columns.push(plan.method.transform_input(kb, &elements));
-        }
-        let row = kb.int(plan.tiles_row());
-        let to = expr!(kb, channel.index * row + segment.first);
-        let read = plan.method.read() as usize;
-        for across in 0..read {
-            let column: Vec<Value> = columns.iter().map(|row| row[across]).collect();
-            for (down, value) in plan.method.transform_input(kb, &column).into_iter().enumerate() {
-                let place = (down * read + across) as i64;
-                let there = expr!(kb, to + int(place * plan.tiles_pitch()));
-                kb.store(self.held, there, value, written);
+        kb.for_each([zero, channels, one], |kb, channel| {
+            let before = expr!(kb, channel * plane);
+            let mut columns: Vec<Vec<Value>> = Vec::new();
+            for &(row, exists) in &reading.rows {
+                let from = expr!(kb, row + before);
+                let elements = self.columns(kb, segment, from, exists, &reading.masks);
+                columns.push(plan.method.transform_input(kb, &elements));
             }
-        }
-        kb.close_for(channel);
+            let row = kb.int(plan.tiles_row());
+            let to = expr!(kb, channel * row + segment.first);
+            let read = plan.method.read() as usize;
+            for across in 0..read {
+                let column: Vec<Value> = columns.iter().map(|row| row[across]).collect();
+                for (down, value) in plan.method.transform_input(kb, &column).into_iter().enumerate() {
+                    let place = (down * read + across) as i64;
+                    let there = expr!(kb, to + int(place * plan.tiles_pitch()));
+                    kb.store(self.held, there, value, written);
+                }
+            }
+        });
     }
 
     fn reading(&self, kb: &mut KernelBuilder, segment: &Segment) -> Reading {

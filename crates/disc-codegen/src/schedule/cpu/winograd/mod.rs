@@ -131,14 +131,14 @@ impl Emitter<'_, '_> {
         let per_chunk = kb.int(plan.chunk_blocks());
         let low = expr!(kb, chunk * per_chunk);
         let high = expr!(kb, min(low + per_chunk, int(plan.blocks)));
-        let features = kb.open_for([low, high, one]);
-        self.elements.open_scope();
-        let count = expr!(kb, end - first);
-        self.multiply(kb, features.index, count);
-        let block = features.index;
-        self.segments(kb, [first, end], &mut |emitter, kb, segment| emitter.finish(kb, segment, block));
-        self.elements.close_scope();
-        kb.close_for(features);
+        kb.for_each([low, high, one], |kb, features| {
+            self.elements.open_scope();
+            let count = expr!(kb, end - first);
+            self.multiply(kb, features, count);
+            let block = features;
+            self.segments(kb, [first, end], &mut |emitter, kb, segment| emitter.finish(kb, segment, block));
+            self.elements.close_scope();
+        });
     }
 
     /// Runs `body` for the tiles from `first` to below `end`, row by row and a vector at a time.
@@ -152,13 +152,13 @@ impl Emitter<'_, '_> {
         let plan = self.plan;
         let half = plan.lanes / 2;
         let is_short = expr!(kb, dim(&plan.tile_columns()) <= int(i64::from(half)));
-        let short = kb.open_if(is_short);
-        self.rows_of_tiles(kb, [first, end], half, body);
-        kb.close_if(short);
+        kb.when(is_short, |kb| {
+            self.rows_of_tiles(kb, [first, end], half, body);
+        });
         let is_long = expr!(kb, !is_short);
-        let long = kb.open_if(is_long);
-        self.rows_of_tiles(kb, [first, end], plan.lanes, body);
-        kb.close_if(long);
+        kb.when(is_long, |kb| {
+            self.rows_of_tiles(kb, [first, end], plan.lanes, body);
+        });
     }
 
     fn rows_of_tiles(
@@ -177,17 +177,17 @@ impl Emitter<'_, '_> {
         let (number, column) = (expr!(kb, tile / columns), expr!(kb, tile % columns));
         let (batch, row) = (expr!(kb, number / rows), expr!(kb, number % rows));
         let length = expr!(kb, min(columns - column, end - tile));
-        let pieces = kb.open_for([zero, length, vector]);
-        self.elements.open_scope();
-        let here = expr!(kb, tile + pieces.index);
-        let count = expr!(kb, min(length - pieces.index, vector));
-        let segment =
-            Segment { batch, row, column: expr!(kb, column + pieces.index), first: expr!(kb, here - first), count, lanes };
-        let wide = std::mem::replace(&mut self.elements.lanes, lanes);
-        body(self, kb, &segment);
-        self.elements.lanes = wide;
-        self.elements.close_scope();
-        kb.close_for(pieces);
+        kb.for_each([zero, length, vector], |kb, pieces| {
+            self.elements.open_scope();
+            let here = expr!(kb, tile + pieces);
+            let count = expr!(kb, min(length - pieces, vector));
+            let segment =
+                Segment { batch, row, column: expr!(kb, column + pieces), first: expr!(kb, here - first), count, lanes };
+            let wide = std::mem::replace(&mut self.elements.lanes, lanes);
+            body(self, kb, &segment);
+            self.elements.lanes = wide;
+            self.elements.close_scope();
+        });
         self.elements.close_scope();
         walk.next = vec![expr!(kb, tile + length)];
         kb.close_while(walk);
@@ -198,27 +198,27 @@ impl Emitter<'_, '_> {
         let plan = self.plan;
         let (zero, one, places) = (kb.int(0), kb.int(1), kb.int(plan.method.places()));
         let is_narrow = expr!(kb, count <= int(i64::from(plan.lanes)));
-        let place = kb.open_for([zero, places, one]);
-        let before = expr!(kb, block * int(KERNEL_SIDE * KERNEL_SIDE));
-        let within = plan.method.place_in_kernel(kb, place.index);
-        let number = expr!(kb, before + within);
-        let size = kb.int(plan.channels * plan.rows);
-        let left = expr!(kb, number * size);
-        let next = expr!(kb, place.index + one);
-        let next = plan.method.place_in_kernel(kb, next);
-        let gap = expr!(kb, (next - within - one) * size);
-        let (right, to) = (kb.int(plan.tiles_pitch()), kb.int(plan.products_pitch()));
-        let (right, to) = (expr!(kb, place.index * right), expr!(kb, place.index * to));
-        let arguments = [self.kernel, self.held, self.made, left, right, to, gap];
-        let call = |vectors: i64| {
-            let name = gemm::name(self.name, vectors);
-            move |kb: &mut KernelBuilder| {
-                kb.call(&name, &arguments);
-                Vec::new()
-            }
-        };
-        kb.if_(is_narrow, call(1), call(2));
-        kb.close_for(place);
+        kb.for_each([zero, places, one], |kb, place| {
+            let before = expr!(kb, block * int(KERNEL_SIDE * KERNEL_SIDE));
+            let within = plan.method.place_in_kernel(kb, place);
+            let number = expr!(kb, before + within);
+            let size = kb.int(plan.channels * plan.rows);
+            let left = expr!(kb, number * size);
+            let next = expr!(kb, place + one);
+            let next = plan.method.place_in_kernel(kb, next);
+            let gap = expr!(kb, (next - within - one) * size);
+            let (right, to) = (kb.int(plan.tiles_pitch()), kb.int(plan.products_pitch()));
+            let (right, to) = (expr!(kb, place * right), expr!(kb, place * to));
+            let arguments = [self.kernel, self.held, self.made, left, right, to, gap];
+            let call = |vectors: i64| {
+                let name = gemm::name(self.name, vectors);
+                move |kb: &mut KernelBuilder| {
+                    kb.call(&name, &arguments);
+                    Vec::new()
+                }
+            };
+            kb.if_(is_narrow, call(1), call(2));
+        });
     }
 }
 

@@ -46,14 +46,14 @@ pub(super) fn emit(group: &Group<'_>, plan: &WinogradPlan, kernel: &str, first_s
     let [batch, row, column, count, feature] = ["batch", "row", "column", "count", "feature"].map(&mut scalar);
     let mut nonfinite = Nonfinite { group, plan, elements, targets, corner: Corner { batch, row, column, count } };
     let (zero, vector) = (kb.int(0), kb.int(i64::from(plan.lanes)));
-    let piece = kb.open_for([zero, count, vector]);
-    nonfinite.elements.open_scope();
-    let x = expr!(kb, column + piece.index);
-    let sums = nonfinite.sums(&mut kb, feature, x);
-    let left = expr!(kb, count - piece.index);
-    nonfinite.store(&mut kb, feature, x, sums, left);
-    nonfinite.elements.close_scope();
-    kb.close_for(piece);
+    kb.for_each([zero, count, vector], |kb, piece| {
+        nonfinite.elements.open_scope();
+        let x = expr!(kb, column + piece);
+        let sums = nonfinite.sums(kb, feature, x);
+        let left = expr!(kb, count - piece);
+        nonfinite.store(kb, feature, x, sums, left);
+        nonfinite.elements.close_scope();
+    });
     (kb.finish(), nonfinite.elements.sites)
 }
 
@@ -149,10 +149,10 @@ impl Nonfinite<'_, '_> {
         for (down, sum) in sums.into_iter().enumerate() {
             let y = expr!(kb, self.corner.row + int(down as i64));
             let exists = expr!(kb, y < height);
-            let guard = kb.open_if(exists);
-            let at = Position { batch: self.corner.batch, feature, y, x };
-            store(kb, self.group, self.plan, &mut self.elements, &self.targets, at, (sum, Some(left)));
-            kb.close_if(guard);
+            kb.when(exists, |kb| {
+                let at = Position { batch: self.corner.batch, feature, y, x };
+                store(kb, self.group, self.plan, &mut self.elements, &self.targets, at, (sum, Some(left)));
+            });
         }
     }
 }

@@ -25,25 +25,25 @@ impl Emitter<'_, '_> {
         let corner = Corner { batch: segment.batch, row, column, count };
         let first = expr!(kb, block * rows);
         let height = expr!(kb, min(rows, features - first));
-        let feature = kb.open_for([zero, height, one]);
-        self.elements.open_scope();
-        let from = expr!(kb, feature.index * int(plan.products_row()) + segment.first);
-        let results = self.results(kb, segment, from);
-        let number = expr!(kb, first + feature.index);
-        let is_odd = is_not_finite(kb, segment, &results);
-        let again = kb.open_if(is_odd);
-        self.call_again(kb, &corner, number);
-        kb.close_if(again);
-        let is_even = expr!(kb, !is_odd);
-        let finite = kb.open_if(is_even);
-        self.elements.open_scope();
-        for (down, columns) in results.into_iter().enumerate() {
-            self.row(kb, &corner, number, down as i64, columns, segment.lanes);
-        }
-        self.elements.close_scope();
-        kb.close_if(finite);
-        self.elements.close_scope();
-        kb.close_for(feature);
+        kb.for_each([zero, height, one], |kb, feature| {
+            self.elements.open_scope();
+            let from = expr!(kb, feature * int(plan.products_row()) + segment.first);
+            let results = self.results(kb, segment, from);
+            let number = expr!(kb, first + feature);
+            let is_odd = is_not_finite(kb, segment, &results);
+            kb.when(is_odd, |kb| {
+                self.call_again(kb, &corner, number);
+            });
+            let is_even = expr!(kb, !is_odd);
+            kb.when(is_even, |kb| {
+                self.elements.open_scope();
+                for (down, columns) in results.into_iter().enumerate() {
+                    self.row(kb, &corner, number, down as i64, columns, segment.lanes);
+                }
+                self.elements.close_scope();
+            });
+            self.elements.close_scope();
+        });
     }
 
     /// For each row of the tiles, its columns.
@@ -69,30 +69,30 @@ impl Emitter<'_, '_> {
         let (shift, height) = (kb.int(down), kb.dim(&self.plan.height));
         let y = expr!(kb, corner.row + shift);
         let exists = expr!(kb, y < height);
-        let guard = kb.open_if(exists);
-        self.elements.open_scope();
-        for (number, vector) in joined(kb, &columns).into_iter().enumerate() {
-            let done = kb.int(number as i64 * i64::from(lanes));
-            let (left, x) = (expr!(kb, corner.count - done), expr!(kb, corner.column + done));
-            let at = Position { batch: corner.batch, feature, y, x };
-            let any = expr!(kb, left > 0);
-            let some = kb.open_if(any);
-            if self.plan.has_masks {
-                self.store(kb, at, (vector, Some(left)));
-            } else {
-                let is_whole = expr!(kb, left >= int(i64::from(lanes)));
-                let all = kb.open_if(is_whole);
-                self.store(kb, at, (vector, None));
-                kb.close_if(all);
-                let is_cut = expr!(kb, !is_whole);
-                let cut = kb.open_if(is_cut);
-                self.store(kb, at, (vector, Some(left)));
-                kb.close_if(cut);
+        kb.when(exists, |kb| {
+            self.elements.open_scope();
+            for (number, vector) in joined(kb, &columns).into_iter().enumerate() {
+                let done = kb.int(number as i64 * i64::from(lanes));
+                let (left, x) = (expr!(kb, corner.count - done), expr!(kb, corner.column + done));
+                let at = Position { batch: corner.batch, feature, y, x };
+                let any = expr!(kb, left > 0);
+                kb.when(any, |kb| {
+                    if self.plan.has_masks {
+                        self.store(kb, at, (vector, Some(left)));
+                    } else {
+                        let is_whole = expr!(kb, left >= int(i64::from(lanes)));
+                        kb.when(is_whole, |kb| {
+                            self.store(kb, at, (vector, None));
+                        });
+                        let is_cut = expr!(kb, !is_whole);
+                        kb.when(is_cut, |kb| {
+                            self.store(kb, at, (vector, Some(left)));
+                        });
+                    }
+                });
             }
-            kb.close_if(some);
-        }
-        self.elements.close_scope();
-        kb.close_if(guard);
+            self.elements.close_scope();
+        });
     }
 
     fn store(&mut self, kb: &mut KernelBuilder, at: Position, result: (Value, Option<Value>)) {

@@ -221,14 +221,14 @@ impl<'p, 'g> Few<'p, 'g> {
         };
         let totals: Vec<Value> = sums.into_iter().map(|sum| total(kb, sum)).collect();
         let is_first = expr!(kb, here.lane == 0);
-        let open = kb.open_if(is_first);
-        for (number, total) in totals.into_iter().enumerate() {
-            let (row, line) = (number / columns.len(), number % columns.len());
-            let start = kb.int(row as i64 * i64::from(self.width()) + line as i64);
-            let place = expr!(kb, start + own);
-            kb.store(memory, place, total, None);
-        }
-        kb.close_if(open);
+        kb.when(is_first, |kb| {
+            for (number, total) in totals.into_iter().enumerate() {
+                let (row, line) = (number / columns.len(), number % columns.len());
+                let start = kb.int(row as i64 * i64::from(self.width()) + line as i64);
+                let place = expr!(kb, start + own);
+                kb.store(memory, place, total, None);
+            }
+        });
     }
 
     /// Sums up parts of a block's columns: lanes that have vectors of one term are neighbours.
@@ -264,14 +264,14 @@ impl<'p, 'g> Few<'p, 'g> {
             }
         }
         let is_first = expr!(kb, here.lane < side);
-        let open = kb.open_if(is_first);
-        let start = expr!(kb, here.warp * int(self.most * i64::from(COLUMNS)) + own);
-        for (number, total) in totals.into_iter().enumerate() {
-            let (row, lane) = (number as u32 / self.lanes, number as u32 % self.lanes);
-            let place = expr!(kb, start + int(i64::from(row * COLUMNS + lane)));
-            kb.store(memory, place, total, None);
-        }
-        kb.close_if(open);
+        kb.when(is_first, |kb| {
+            let start = expr!(kb, here.warp * int(self.most * i64::from(COLUMNS)) + own);
+            for (number, total) in totals.into_iter().enumerate() {
+                let (row, lane) = (number as u32 / self.lanes, number as u32 % self.lanes);
+                let place = expr!(kb, start + int(i64::from(row * COLUMNS + lane)));
+                kb.store(memory, place, total, None);
+            }
+        });
     }
 
     /// Adds up products of the elements that `read` reads at each `step`-th term from `first` on:

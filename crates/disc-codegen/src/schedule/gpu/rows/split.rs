@@ -73,9 +73,9 @@ fn parts(group: &Group<'_>, plan: &ReductionSchedule, workspaces: &[Workspace]) 
         let totals = rows.totals(frame, here);
         let kb = &mut frame.kb;
         let is_first = expr!(kb, here.member == 0);
-        let open = kb.open_if(is_first);
-        memory.iter().zip(totals).for_each(|(&memory, total)| kb.store(memory, here.block, total, None));
-        kb.close_if(open);
+        kb.when(is_first, |kb| {
+            memory.iter().zip(totals).for_each(|(&memory, total)| kb.store(memory, here.block, total, None));
+        });
     })
 }
 

@@ -14,9 +14,9 @@ pub(in crate::schedule) fn in_blocks(
     for &size in sizes {
         let step = kb.int(i64::from(size));
         let end = expr!(kb, low + (high - low) / step * step);
-        let blocks = kb.open_for([low, end, step]);
-        body(kb, size, blocks.index);
-        kb.close_for(blocks);
+        kb.for_each([low, end, step], |kb, blocks| {
+            body(kb, size, blocks);
+        });
         low = end;
     }
 }

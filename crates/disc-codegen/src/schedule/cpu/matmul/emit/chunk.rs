@@ -53,14 +53,14 @@ pub(in crate::schedule) fn panels(
     let block = chunk.blocks(plan, column);
     let is_few = block.has_at_most(kb, few);
     let is_few = block.is_whole(kb, plan.partition.whole_spans, SPAN, is_few);
-    let wide = kb.open_if(is_few);
-    let right = expr!(kb, bases[1] + column);
-    block.call(kb, group, part, Source::Wide, right);
-    kb.close_if(wide);
+    kb.when(is_few, |kb| {
+        let right = expr!(kb, bases[1] + column);
+        block.call(kb, group, part, Source::Wide, right);
+    });
     let is_more = expr!(kb, !is_few);
-    let narrow = kb.open_if(is_more);
-    chunk.span(kb, part, [first, span]);
-    kb.close_if(narrow);
+    kb.when(is_more, |kb| {
+        chunk.span(kb, part, [first, span]);
+    });
 }
 
 impl<'a> Chunk<'a> {
@@ -78,9 +78,9 @@ impl<'a> Chunk<'a> {
         if part.plan.panels_at_once() > 1 {
             return self.at_once(kb, part, [first, last]);
         }
-        let panel_loop = kb.open_for([first, last, one]);
-        self.panel(kb, part, panel_loop.index);
-        kb.close_for(panel_loop);
+        kb.for_each([first, last, one], |kb, panel_loop| {
+            self.panel(kb, part, panel_loop);
+        });
     }
 
     /// Packs one panel where that pays, and multiplies by it.
@@ -100,27 +100,23 @@ impl<'a> Chunk<'a> {
             RightForm::Rows => self.stays_in_place(kb, plan, &block),
             RightForm::Int4(_) => block.has_at_most(kb, plan.rows_by_int4(group.target)),
         };
-        let open = kb.open_if(few);
-        match plan.right.form {
+        kb.when(few, |kb| match plan.right.form {
             RightForm::Rows => {
                 let right = expr!(kb, self.bases[1] + column);
                 block.call(kb, group, part, Source::InPlace, right);
             }
             RightForm::Int4(_) => block.call(kb, group, part, Source::Int4, panel),
             _ => block.call_dots(kb, group, part, self.bases[1]),
-        }
-        kb.close_if(open);
+        });
         let many = expr!(kb, !few);
-        let open = kb.open_if(many);
-        match plan.right.int4() {
+        kb.when(many, |kb| match plan.right.int4() {
             Some(int4) => {
                 int4::unpack_panel(kb, plan, int4, &part.operands, panel);
                 let zero = kb.int(0);
                 block.call(kb, group, part, Source::Task, zero);
             }
             None => self.packed(kb, part, &block),
-        }
-        kb.close_if(open);
+        });
     }
 
     /// Multiplies by a panel of weights, which several blocks of rows read from task memory if it
@@ -167,13 +163,13 @@ impl<'a> Chunk<'a> {
         let few = block.has_at_most(kb, plan.rows_in_place());
         let many = expr!(kb, !few);
         let copies = block.is_whole(kb, plan.partition.whole_panels, 1, many);
-        let open = kb.open_if(copies);
-        self.copied(kb, part, block);
-        kb.close_if(open);
+        kb.when(copies, |kb| {
+            self.copied(kb, part, block);
+        });
         let packs = expr!(kb, !copies);
-        let open = kb.open_if(packs);
-        self.packed_first(kb, part, block);
-        kb.close_if(open);
+        kb.when(packs, |kb| {
+            self.packed_first(kb, part, block);
+        });
     }
 
     /// Reads the panel in place for the first block of rows, which leaves it in task memory for the
@@ -210,14 +206,14 @@ impl<'a> Chunk<'a> {
         kb.close_for(panel_loop);
         let part = &*part;
         partition::for_row_blocks(kb, plan, self.rows, |kb, number, rows| {
-            let panel_loop = kb.open_for([first, last, one]);
-            let [column, offset] = place(kb, panel_loop.index);
-            let block = self.blocks(plan, column);
-            let zero = kb.int(0);
-            by_width(kb, plan, column, &|kb, source| {
-                block.call_rows(kb, self.group, part, source, [offset, zero], [number, rows[0], rows[1]])
+            kb.for_each([first, last, one], |kb, panel| {
+                let [column, offset] = place(kb, panel);
+                let block = self.blocks(plan, column);
+                let zero = kb.int(0);
+                by_width(kb, plan, column, &|kb, source| {
+                    block.call_rows(kb, self.group, part, source, [offset, zero], [number, rows[0], rows[1]])
+                });
             });
-            kb.close_for(panel_loop);
         });
     }
 

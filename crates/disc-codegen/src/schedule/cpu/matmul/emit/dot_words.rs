@@ -110,15 +110,14 @@ pub(in crate::schedule) fn weave_rows(kb: &mut KernelBuilder, plan: &MatmulPlan,
     let (depth, end) = (kb.dim(&plan.shape.k.size), expr!(kb, steps * size));
     let shifts: Vec<i64> = (0..columns).step_by(lanes as usize).collect();
     // Rows after the last one, up to a whole word.
-    kb.for_([depth, end, one], &[], |kb, row, _| {
+    kb.for_each([depth, end, one], |kb, row| {
         let (to, nothing) = (expr!(kb, row * width), kb.zero(word.elements, lanes));
         for &shift in &shifts {
             let at = expr!(kb, to + int(shift));
             kb.store(panel, at, nothing, None);
         }
-        Vec::new()
     });
-    kb.for_([zero, steps, one], &[], |kb, step, _| {
+    kb.for_each([zero, steps, one], |kb, step| {
         let first = expr!(kb, step * size);
         let mut words = Vec::new();
         for &shift in &shifts {
@@ -135,7 +134,6 @@ pub(in crate::schedule) fn weave_rows(kb: &mut KernelBuilder, plan: &MatmulPlan,
             let elements = kb.recast(words, word.elements);
             kb.store(panel, at, elements, None);
         }
-        Vec::new()
     });
 }
 
@@ -153,9 +151,8 @@ pub(in crate::schedule) fn weave_panel(
     let (zero, step) = (kb.int(0), kb.int(word.count()));
     let from = expr!(kb, base + column);
     let whole = expr!(kb, depth / step * step);
-    kb.for_([zero, whole, step], &[], |kb, k, _| {
+    kb.for_each([zero, whole, step], |kb, k| {
         weave(kb, plan, word, operands, [from, k], &masks, None);
-        Vec::new()
     });
     let size = plan.row_unit();
     if plan.shape.k.size.as_const().is_some_and(|depth| depth % size == 0) {
@@ -164,10 +161,9 @@ pub(in crate::schedule) fn weave_panel(
     // For words, at most one turn.
     let unit = kb.int(size);
     let end = expr!(kb, (depth + int(size - 1)) / unit * unit);
-    kb.for_([whole, end, step], &[], |kb, k, _| {
+    kb.for_each([whole, end, step], |kb, k| {
         let left = expr!(kb, depth - k);
         weave(kb, plan, word, operands, [from, k], &masks, Some(left));
-        Vec::new()
     });
 }
 

@@ -69,18 +69,18 @@ pub(in crate::schedule) fn finish_rows(
     let mut elements = parameters.elements(kb, group, plan, parameters.row);
     let vectors = parameters.vectors(kb, plan, source);
     let (zero, one, stride) = (kb.int(0), kb.int(1), kb.int(plan.sums_stride()));
-    let rows = kb.open_for([zero, height, one]);
-    elements.open_scope();
-    let start = expr!(kb, (rows.index + before) * stride);
-    let load = |(piece, _): &(Piece, Option<Value>)| {
-        let place = expr!(kb, start + int(piece.shift));
-        kb.load(parameters.operands.sums(), place, piece.lanes, None)
-    };
-    let sums: Vec<Value> = vectors.iter().map(load).collect();
-    let row = expr!(kb, parameters.row + rows.index);
-    write::write(kb, group, plan, &Parameters { row, ..parameters }, &mut elements, &sums, &vectors);
-    elements.close_scope();
-    kb.close_for(rows);
+    kb.for_each([zero, height, one], |kb, rows| {
+        elements.open_scope();
+        let start = expr!(kb, (rows + before) * stride);
+        let load = |(piece, _): &(Piece, Option<Value>)| {
+            let place = expr!(kb, start + int(piece.shift));
+            kb.load(parameters.operands.sums(), place, piece.lanes, None)
+        };
+        let sums: Vec<Value> = vectors.iter().map(load).collect();
+        let row = expr!(kb, parameters.row + rows);
+        write::write(kb, group, plan, &Parameters { row, ..parameters }, &mut elements, &sums, &vectors);
+        elements.close_scope();
+    });
     elements.sites
 }
 

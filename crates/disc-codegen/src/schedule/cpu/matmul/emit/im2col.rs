@@ -84,18 +84,18 @@ fn pack_run(kb: &mut KernelBuilder, im2col: &Im2col, run: &Run<'_>) {
         let taps = kb.dim(im2col.taps.last().expect("there are windows"));
         return lines(kb, im2col, run, taps, &mut |kb, from, number, exists| {
             let zero = kb.int(0);
-            let tap = kb.open_for([zero, taps, one]);
-            let (first, [low, mut high]) = piece(kb, im2col, run, tap.index);
-            if let Some(exists) = exists {
-                high = kb.select(exists, high, zero);
-            }
-            let number = expr!(kb, number + tap.index);
-            let vector = kb.int(i64::from(run.plan.tile.lanes));
-            let pieces = kb.open_for([zero, run.length, vector]);
-            let masks = masks(kb, im2col, run, [low, high], pieces.index);
-            copy(kb, im2col, run, [from, first, number], pieces.index, &masks);
-            kb.close_for(pieces);
-            kb.close_for(tap);
+            kb.for_each([zero, taps, one], |kb, tap| {
+                let (first, [low, mut high]) = piece(kb, im2col, run, tap);
+                if let Some(exists) = exists {
+                    high = kb.select(exists, high, zero);
+                }
+                let number = expr!(kb, number + tap);
+                let vector = kb.int(i64::from(run.plan.tile.lanes));
+                kb.for_each([zero, run.length, vector], |kb, pieces| {
+                    let masks = masks(kb, im2col, run, [low, high], pieces);
+                    copy(kb, im2col, run, [from, first, number], pieces, &masks);
+                });
+            });
         });
     };
     let is_short = expr!(kb, run.length <= int(i64::from(run.plan.tile.lanes)));
@@ -302,12 +302,12 @@ fn clear(kb: &mut KernelBuilder, plan: &MatmulPlan, operands: &Operands, [first,
     let (zero, one, vector) = (kb.int(0), kb.int(1), kb.int(i64::from(lanes)));
     let (depth, width) = (kb.dim(&plan.shape.k.size), kb.int(i64::from(plan.tile.columns)));
     let zeros = kb.zero(plan.panel_dtype(), lanes);
-    let row = kb.open_for([zero, depth, one]);
-    let to = expr!(kb, row.index * width + first);
-    let pieces = kb.open_for([zero, count, vector]);
-    let (left, there) = (expr!(kb, count - pieces.index), expr!(kb, to + pieces.index));
-    let mask = kb.lane_mask(left, lanes);
-    kb.store(operands.panel(), there, zeros, Some(mask));
-    kb.close_for(pieces);
-    kb.close_for(row);
+    kb.for_each([zero, depth, one], |kb, row| {
+        let to = expr!(kb, row * width + first);
+        kb.for_each([zero, count, vector], |kb, pieces| {
+            let (left, there) = (expr!(kb, count - pieces), expr!(kb, to + pieces));
+            let mask = kb.lane_mask(left, lanes);
+            kb.store(operands.panel(), there, zeros, Some(mask));
+        });
+    });
 }

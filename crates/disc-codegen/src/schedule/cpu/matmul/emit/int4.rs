@@ -163,11 +163,11 @@ pub(in crate::schedule) fn unpack_panel(
     let (height, depth, in_word) = (kb.int(int4.height), kb.int(int4.group_rows()), kb.int(IN_WORD));
     let width = kb.int(i64::from(plan.tile.columns));
     let first = expr!(kb, panel * groups);
-    kb.for_([zero, groups, one], &[], |kb, number, _| {
+    kb.for_each([zero, groups, one], |kb, number| {
         let group = Group { plan, int4, words, scales, number: expr!(kb, first + number) };
         let scales = group.scales(kb);
         let start = expr!(kb, number * depth);
-        kb.for_([zero, height, one], &[], |kb, h, _| {
+        kb.for_each([zero, height, one], |kb, h| {
             let words = group.words(kb, h);
             let k = expr!(kb, start + h * in_word);
             for place in 0..IN_WORD {
@@ -179,8 +179,6 @@ pub(in crate::schedule) fn unpack_panel(
                     kb.store(operands.panel(), at, weight, None);
                 }
             }
-            Vec::new()
         });
-        Vec::new()
     });
 }

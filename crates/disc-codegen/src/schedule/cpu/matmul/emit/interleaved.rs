@@ -61,10 +61,10 @@ pub(in crate::schedule) fn finish<'g>(
     kb.close_for(vectors);
     let rest = expr!(kb, count - whole);
     let any = expr!(kb, rest > zero);
-    let open = kb.open_if(any);
-    let [here, there] = [from, place].map(|start| expr!(kb, start + whole));
-    rows.write(kb, &positions, [here, there], Some(rest));
-    kb.close_if(open);
+    kb.when(any, |kb| {
+        let [here, there] = [from, place].map(|start| expr!(kb, start + whole));
+        rows.write(kb, &positions, [here, there], Some(rest));
+    });
     lines.next = vec![expr!(kb, column + count), expr!(kb, line + one), zero];
     kb.close_while(lines);
 }
@@ -90,22 +90,22 @@ impl Rows<'_, '_> {
             let cut = self.interleaved.ends.last().and_then(Option::as_ref);
             let same = rest.filter(|_| cut.is_none()).map(|rest| Left::of(kb, vec![rest; together as usize], lanes));
             let step = kb.int(together);
-            let rows = kb.open_for([range[0], range[1], step]);
-            let row = expr!(kb, self.parameters.row + rows.index);
-            let place = place(kb, self.interleaved, line, row, there);
-            let exists = exists(kb, self.interleaved, &place).map(|exists| kb.open_if(exists));
-            let left = same.or_else(|| {
-                let counts = counts(kb, self.interleaved, cut?, [row, there, rest?], together);
-                Some(Left::of(kb, counts, lanes))
+            kb.for_each([range[0], range[1], step], |kb, rows| {
+                let row = expr!(kb, self.parameters.row + rows);
+                let place = place(kb, self.interleaved, line, row, there);
+                let exists = exists(kb, self.interleaved, &place).map(|exists| kb.open_if(exists));
+                let left = same.or_else(|| {
+                    let counts = counts(kb, self.interleaved, cut?, [row, there, rest?], together);
+                    Some(Left::of(kb, counts, lanes))
+                });
+                let sums = expr!(kb, rows * int(self.plan.sums_stride()) + here);
+                self.elements.open_scope();
+                self.row(kb, &place, sums, left.as_ref(), together);
+                self.elements.close_scope();
+                if let Some(exists) = exists {
+                    kb.close_if(exists);
+                }
             });
-            let sums = expr!(kb, rows.index * int(self.plan.sums_stride()) + here);
-            self.elements.open_scope();
-            self.row(kb, &place, sums, left.as_ref(), together);
-            self.elements.close_scope();
-            if let Some(exists) = exists {
-                kb.close_if(exists);
-            }
-            kb.close_for(rows);
         }
     }
 

@@ -29,7 +29,7 @@ pub(in crate::schedule) fn copy_panel(
     let (zero, one, depth) = (kb.int(0), kb.int(1), kb.dim(&plan.shape.k.size));
     let (stride, width) = (kb.dim(&plan.shape.k.right), kb.int(i64::from(plan.tile.columns)));
     let from = expr!(kb, base + column);
-    kb.for_([zero, depth, one], &[], |kb, k, _| {
+    kb.for_each([zero, depth, one], |kb, k| {
         let (step, to) = (expr!(kb, k * stride), expr!(kb, k * width));
         let here = expr!(kb, from + step);
         for (v, &mask) in masks.iter().enumerate() {
@@ -40,7 +40,6 @@ pub(in crate::schedule) fn copy_panel(
             let there = expr!(kb, to + shift);
             kb.store(panel, there, loaded, None);
         }
-        Vec::new()
     });
 }
 
@@ -66,7 +65,7 @@ pub(in crate::schedule) fn transpose_panel(
         let unread = plan.half_panel().is_some_and(|(_, half)| v * plan.tile.lanes >= half);
         let none = expr!(kb, across <= zero);
         let depth = if unread { kb.select(none, zero, depth) } else { depth };
-        kb.for_([zero, depth, wide], &[], |kb, k, _| {
+        kb.for_each([zero, depth, wide], |kb, k| {
             let along = expr!(kb, depth - k);
             let is_whole = expr!(kb, (along >= wide) & (across >= side));
             let square = |kb: &mut KernelBuilder, whole: bool| {
@@ -94,7 +93,6 @@ pub(in crate::schedule) fn transpose_panel(
                 Vec::new()
             };
             kb.if_(is_whole, |kb| square(kb, true), |kb| square(kb, false));
-            Vec::new()
         });
     }
 }

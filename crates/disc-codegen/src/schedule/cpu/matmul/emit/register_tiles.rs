@@ -40,14 +40,13 @@ impl Blocks<'_> {
         let (zero, one, tall) = (kb.int(0), kb.int(1), kb.int(BLOCK_ROWS));
         let blocks = expr!(kb, (last - first + int(BLOCK_ROWS - 1)) / tall);
         let fetches = if source == Source::Panels { prefetch::share(kb, plan, part.operands.right(), blocks) } else { zero };
-        kb.for_([zero, blocks, one], &[], |kb, block, _| {
+        kb.for_each([zero, blocks, one], |kb, block| {
             let row = expr!(kb, first + block * tall);
             let height = expr!(kb, min(last - row, tall));
             let left = self.left_of(kb, plan, row);
             let mut arguments = self.arguments(part, [left, right], [row, self.column], [block, fetches]);
             arguments.push(height);
             kb.call(&name(&part.name, source), &arguments);
-            Vec::new()
         });
     }
 }
@@ -121,16 +120,16 @@ fn add_rows_to_totals(
     height: Value,
 ) {
     let (zero, one, stride) = (kb.int(0), kb.int(1), kb.int(plan.sums_stride()));
-    let rows = kb.open_for([zero, height, one]);
-    let start = expr!(kb, rows.index * stride);
-    let load = |piece: Piece| {
-        let place = expr!(kb, start + int(piece.shift));
-        kb.load(parameters.operands.sums(), place, piece.lanes, None)
-    };
-    let sums: Vec<Value> = plan.pieces(Source::Task).into_iter().map(load).collect();
-    let row = expr!(kb, parameters.row + rows.index);
-    write::add_to_totals(kb, plan, &Parameters { row, ..parameters }, [totals, factors], &sums, sums.len());
-    kb.close_for(rows);
+    kb.for_each([zero, height, one], |kb, rows| {
+        let start = expr!(kb, rows * stride);
+        let load = |piece: Piece| {
+            let place = expr!(kb, start + int(piece.shift));
+            kb.load(parameters.operands.sums(), place, piece.lanes, None)
+        };
+        let sums: Vec<Value> = plan.pieces(Source::Task).into_iter().map(load).collect();
+        let row = expr!(kb, parameters.row + rows);
+        write::add_to_totals(kb, plan, &Parameters { row, ..parameters }, [totals, factors], &sums, sums.len());
+    });
 }
 
 /// Multiplies tiles of rows, each given by its first row and by that of its sums in task memory.

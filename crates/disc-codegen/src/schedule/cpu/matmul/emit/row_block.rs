@@ -63,9 +63,8 @@ impl<'g> BlockProduct<'g> {
         let (rows, count) = (self.operands.rows(), &self.plan.shape.m.left * self.plan.packed_rows());
         let (zero, count, step) = (kb.int(0), kb.dim(&count), kb.int(i64::from(self.plan.tile.lanes)));
         let nothing = kb.zero(self.plan.rows_dtype(), self.plan.tile.lanes);
-        kb.for_([zero, count, step], &[], |kb, place, _| {
+        kb.for_each([zero, count, step], |kb, place| {
             kb.store(rows, place, nothing, None);
-            Vec::new()
         });
     }
 
@@ -95,20 +94,21 @@ impl<'g> BlockProduct<'g> {
         }
         let (one, width) = (kb.int(1), kb.int(i64::from(plan.tile.columns)));
         let mut elements = self.elements();
-        let panel_loop = kb.open_for([low, high, one]);
-        let column = expr!(kb, panel_loop.index * width);
-        let offset = self.panel_offset(kb, panel_loop.index, low);
-        let panel = kb.view(self.operands.panel(), offset, TensorType::new([plan.packed_panel_elements()], plan.panel_dtype()));
-        let operands = self.operands.with_panel(panel);
-        match plan.right.form {
-            RightForm::Computed => pack::compute_panel(kb, plan, &operands, &mut elements, at, column),
-            RightForm::Rows if let Some(word) = plan.word => {
-                dot_words::weave_panel(kb, plan, word, &operands, [right, column], depth)
+        kb.for_each([low, high, one], |kb, panel_loop| {
+            let column = expr!(kb, panel_loop * width);
+            let offset = self.panel_offset(kb, panel_loop, low);
+            let panel =
+                kb.view(self.operands.panel(), offset, TensorType::new([plan.packed_panel_elements()], plan.panel_dtype()));
+            let operands = self.operands.with_panel(panel);
+            match plan.right.form {
+                RightForm::Computed => pack::compute_panel(kb, plan, &operands, &mut elements, at, column),
+                RightForm::Rows if let Some(word) = plan.word => {
+                    dot_words::weave_panel(kb, plan, word, &operands, [right, column], depth)
+                }
+                RightForm::Rows => pack::copy_panel(kb, plan, &operands, right, column),
+                _ => pack::transpose_panel(kb, plan, &operands, right, column),
             }
-            RightForm::Rows => pack::copy_panel(kb, plan, &operands, right, column),
-            _ => pack::transpose_panel(kb, plan, &operands, right, column),
-        }
-        kb.close_for(panel_loop);
+        });
     }
 
     /// Gives the place of a panel among those that were packed from `low` on.
@@ -144,7 +144,7 @@ impl<'g> BlockProduct<'g> {
             return self.run_tiles(kb, at, [left, right], block, [low, high, packed], more);
         }
         let (zero, one, width) = (kb.int(0), kb.int(1), kb.int(i64::from(plan.tile.columns)));
-        kb.for_([low, high, one], &[], |kb, panel, _| {
+        kb.for_each([low, high, one], |kb, panel| {
             let column = expr!(kb, panel * width);
             let base = match plan.right.form {
                 RightForm::Rows => expr!(kb, right + column),
@@ -158,7 +158,6 @@ impl<'g> BlockProduct<'g> {
             };
             let arguments = self.arguments(at, [left, base, block.first, column, zero, zero], more);
             self.call(kb, &arguments, column, block.height);
-            Vec::new()
         });
     }
 
@@ -204,14 +203,12 @@ impl<'g> BlockProduct<'g> {
         let (plan, left) = (self.plan, self.left(kb, at, block));
         let (zero, one, step) = (kb.int(0), kb.int(1), kb.int(i64::from(plan.tile.lanes)));
         let stride = kb.dim(&plan.shape.m.left);
-        kb.for_([low, high, step], &[], |kb, column, _| {
-            kb.for_([zero, block.height, one], &[], |kb, number, _| {
+        kb.for_each([low, high, step], |kb, column| {
+            kb.for_each([zero, block.height, one], |kb, number| {
                 let (left, row) = (expr!(kb, left + number * stride), expr!(kb, block.first + number));
                 let arguments = self.arguments(at, [left, right, row, column, block.first, zero], &[start]);
                 kb.call(&dot_row::name(&self.group.name), &arguments);
-                Vec::new()
             });
-            Vec::new()
         });
     }
 

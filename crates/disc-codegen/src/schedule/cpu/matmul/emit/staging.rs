@@ -17,9 +17,9 @@ pub(in crate::schedule) fn follow<'p>(kb: &mut KernelBuilder, from: &Step<'p>, r
     let (width, zero) = (kb.int(steps), kb.int(0));
     let number = expr!(kb, k % width);
     let is_first = expr!(kb, number == zero);
-    let open = kb.open_if(is_first);
-    fill(kb, from, rows, k, None);
-    kb.close_if(open);
+    kb.when(is_first, |kb| {
+        fill(kb, from, rows, k, None);
+    });
     let first = expr!(kb, k - number);
     reading(kb, from, rows, first)
 }

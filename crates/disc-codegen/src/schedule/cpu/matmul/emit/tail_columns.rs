@@ -15,16 +15,15 @@ pub(in crate::schedule) fn copy_columns(kb: &mut KernelBuilder, plan: &MatmulPla
     let [first, count] = rest(kb, plan, column);
     let (zero, one, depth) = (kb.int(0), kb.int(1), kb.dim(&plan.shape.k.size));
     let (stride, width) = (kb.dim(&plan.rest_stride()), kb.int(i64::from(plan.tile.columns)));
-    let columns = kb.open_for([zero, count, one]);
-    let (from, to) = (expr!(kb, first + columns.index), expr!(kb, columns.index * stride));
-    kb.for_([zero, depth, one], &[], |kb, k, _| {
-        let (row, there) = (expr!(kb, k * width), expr!(kb, to + k));
-        let here = expr!(kb, from + row);
-        let element = kb.load(operands.panel(), here, 1, None);
-        kb.store(memory, there, element, None);
-        Vec::new()
+    kb.for_each([zero, count, one], |kb, columns| {
+        let (from, to) = (expr!(kb, first + columns), expr!(kb, columns * stride));
+        kb.for_each([zero, depth, one], |kb, k| {
+            let (row, there) = (expr!(kb, k * width), expr!(kb, to + k));
+            let here = expr!(kb, from + row);
+            let element = kb.load(operands.panel(), here, 1, None);
+            kb.store(memory, there, element, None);
+        });
     });
-    kb.close_for(columns);
 }
 
 /// Gives the first column of the panel at `column` that is left over, as its number there, and the
