@@ -136,8 +136,8 @@ impl Facts {
         Ok(())
     }
 
-    /// Adds what the range of a minimum or a maximum says of its operands: none of a minimum is below
-    /// it.
+    /// Adds what the range of a minimum or a maximum says of its operands: none of a minimum is
+    /// below it.
     fn add_to_operands(&mut self, dim: &Dim, Range { lo, hi }: Range) -> Result<(), FactError> {
         match dim.kind() {
             Some(Kind::Min(operands)) if lo.is_some() => {

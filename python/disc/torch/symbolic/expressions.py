@@ -41,8 +41,8 @@ def shortened(size):
     """The same size by a shorter expression: those of slices of slices would double with each.
 
     ``a - min(a, b)`` is ``max(0, a - b)``, with ``min(a, b)`` it is ``a``, and ``max(0, max(0, a) -
-    1)`` is ``max(0, a - 1)``. Of ``max(0, b)`` one is left where ``b`` is a constant and remainders,
-    and padding to whole windows makes a multiple (``symbolic.remainders``).
+    1)`` is ``max(0, a - 1)``. Of ``max(0, b)`` one is left where ``b`` is a constant and
+    remainders, and padding to whole windows makes a multiple (``symbolic.remainders``).
     """
     expr = expression(size)
     if not isinstance(expr, sympy.Expr) or not expr.has(tsf.Min, tsf.Max, tsf.Mod, tsf.PythonMod):

@@ -6,8 +6,8 @@ is 0 or 1. torch keeps the maximum, and the size behind the next such layer hold
 expressions that grow exponentially take minutes. The compiler's dims decide the same
 (``crates/disc-ir/src/dim/periodic.rs``), once they are made.
 
-Padding to whole windows as Swin does it is ``x + (w - x % w) % w``: as ``w * ((x + w - 1) // w)`` it
-is a multiple for everything that divides it again.
+Padding to whole windows as Swin does it is ``x + (w - x % w) % w``: as ``w * ((x + w - 1) // w)``
+it is a multiple for everything that divides it again.
 """
 
 from __future__ import annotations

@@ -145,7 +145,7 @@ def _plain(function: types.FunctionType) -> Callable:
 
 @contextlib.contextmanager
 def without_switches() -> Iterator[None]:
-    """Within it, and as long as nobody has imported dynamo, decompositions are called as they are."""
+    """Calls decompositions as they are within it, as long as nobody has imported dynamo."""
     global _inside
     with _lock:
         if not _inside and "torch._dynamo" not in sys.modules:

@@ -77,7 +77,7 @@ impl<'a> Unit<'a> {
             let shift = kb.load(state.shifts, number, 1, None);
             self.sum(kb, elements, at, seen, shift)
         });
-        let sums = self.of_rows(kb, elements.lanes, |kb, a, b| expr!(kb, a + b));
+        let sums = self.of_rows(kb, elements.lanes, KernelBuilder::add);
         let sums = kb.fma(old_sums, factors, sums);
         kb.store(state.sums, own, sums, inside);
     }
