@@ -128,6 +128,20 @@ def test_the_call_after_one_that_settles_attributes_is_compiled(kind, compiles):
     assert values["captured_by"] == ("none" if compiles else "dynamo"), "of the first call"
 
 
+@pytest.mark.fallback
+def test_a_call_that_leaves_the_attributes_does_not_wait_for_one_that_settles_them():
+    module, eager = pair(Flags)
+    fast = disc.optimize(module, torch.randn(2, 4))
+    with torch.no_grad():
+        for size in (8, 9, 2, 8, 9):
+            x = torch.randn(size, 4)
+            torch.testing.assert_close(fast(x), eager(x))
+            if size == 9:
+                assert disc.report(fast).to_dict()["compiles"] > 0
+    rows = {row["op"]: row["calls"] for row in disc.report(fast).to_dict()["fallbacks"]}
+    assert rows["module"] < 3
+
+
 @pytest.mark.parametrize("kind", [Switches, Replaces, Flags, Later])
 @pytest.mark.parametrize("exported", [False, True])
 def test_a_change_that_later_calls_may_read_is_refused(kind, exported, monkeypatch):

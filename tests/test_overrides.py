@@ -53,7 +53,7 @@ def places():
     for override in registry.table():
         owner, name = override.owner, override.name
         if isinstance(owner, dict):
-            found.append(owner[name])
+            found.append(owner.get(name))
         else:
             found.append(
                 vars(owner).get(name, "inherited") if isinstance(owner, type) else getattr(owner, name)

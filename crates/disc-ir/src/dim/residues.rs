@@ -2,16 +2,16 @@
 //!
 //! A model that halves an image says `S/8 == (S+4)/8`, and one that cuts it into windows
 //! `7*((S+24)/28) == S/4`. Nothing grows in such a fact: whether it holds depends on `S` modulo the
-//! divisors, and each remainder can be tried. Where those that are left are `r` modulo `m`, `S - r`
-//! is a multiple of `m`, from which the solver proves the rest by arithmetic.
+//! divisors, and each remainder can be tried. If those that are left are `r` modulo `m`, `S - r` is
+//! a multiple of `m`, and the solver proves the rest by arithmetic.
 //!
 //! Invariant: an added fact follows from the given ones. The work is bounded; what would take more
 //! is not found.
 
-use std::collections::BTreeMap;
+use std::{borrow::Cow, collections::BTreeMap};
 
 use super::arith::gcd;
-use super::periodic::{drift, period};
+use super::periodic::{drift, period, repeats};
 use super::{Dim, Fact, Facts, Symbol};
 
 /// Remainders that are tried for one fact.
@@ -27,41 +27,50 @@ struct Residue {
 }
 
 /// Returns the facts, with the divisibilities of single symbols that they imply.
-pub(super) fn with_residues(facts: &Facts) -> Facts {
+pub(super) fn with_residues(facts: &Facts) -> Cow<'_, Facts> {
     let periodic: Vec<(Symbol, i64, Fact)> = facts.iter().filter_map(periodic_fact).collect();
     let mut known: BTreeMap<&Symbol, Residue> = BTreeMap::new();
+    let mut is_changed = !periodic.is_empty();
     // A residue that one fact leaves shortens the search in the next.
-    while periodic.iter().fold(false, |found, (symbol, period, fact)| {
-        let before = known.get(symbol).copied().unwrap_or(Residue { rest: 0, by: 1 });
-        let after = left_by(fact, *period, before).filter(|after| *after != before);
-        after.is_some_and(|after| known.insert(symbol, after) != Some(after)) || found
-    }) {}
+    while std::mem::take(&mut is_changed) {
+        for (symbol, period, fact) in &periodic {
+            let before = known.get(symbol).copied().unwrap_or(Residue { rest: 0, by: 1 });
+            if let Some(after) = left_by(fact, *period, before).filter(|after| *after != before) {
+                known.insert(symbol, after);
+                is_changed = true;
+            }
+        }
+    }
+    if known.is_empty() {
+        return Cow::Borrowed(facts);
+    }
     let mut out = facts.clone();
     for (symbol, Residue { rest, by }) in known {
         if out.add_divisible(Dim::symbol(symbol) - rest, by).is_err() {
             // The facts contradict each other: the solver says so.
-            return facts.clone();
+            return Cow::Borrowed(facts);
         }
     }
-    out
+    Cow::Owned(out)
 }
 
 /// Returns the symbol of a fact that repeats with it, and the period.
 fn periodic_fact(fact: Fact) -> Option<(Symbol, i64, Fact)> {
-    let (dim, by) = match &fact {
-        Fact::Equal(a, b) => (a - b, 1),
-        Fact::Range(dim, _) => (dim.clone(), 1),
-        Fact::Divisible(dim, by) => (dim.clone(), *by),
+    let (symbol, period) = match &fact {
+        Fact::Equal(a, b) => repeating(&(a - b))?,
+        Fact::Range(dim, _) => repeating(dim)?,
+        Fact::Divisible(dim, by) => (dim.as_symbol()?.clone(), *by),
         Fact::Likely(..) => return None,
     };
-    let symbols = dim.symbols();
-    let [symbol] = symbols.as_slice() else { return None };
-    let repeats = match &fact {
-        Fact::Divisible(..) => dim.as_symbol().is_some(),
-        _ => drift(&dim)?.is_const(0),
-    };
-    let period = if repeats { period(&dim, symbol)?.checked_mul(by)? } else { return None };
-    Some((symbol.clone(), period, fact))
+    Some((symbol, period, fact))
+}
+
+/// Returns the only symbol of a dim that does not grow with it, and its period.
+fn repeating(dim: &Dim) -> Option<(Symbol, i64)> {
+    let mut symbols = dim.symbols();
+    let symbol = symbols.pop().filter(|_| symbols.is_empty() && repeats(dim))?;
+    let period = drift(dim)?.is_const(0).then(|| period(dim, &symbol))??;
+    Some((symbol, period))
 }
 
 /// Returns the residue of the symbol under one more fact; `None` if no single one is left, or too

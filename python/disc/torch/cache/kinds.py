@@ -43,8 +43,11 @@ def lasting_state(state: dict | None, kind: type) -> dict:
     """The attributes of an object of ``kind`` without those that only mean something in this
     process.
     """
+    state = state or {}
     passing = _OF_THE_PROCESS.get(kind.__module__.partition(".")[0], frozenset())
-    return {name: value for name, value in (state or {}).items() if name not in passing}
+    if passing.isdisjoint(state):
+        return state
+    return {name: value for name, value in state.items() if name not in passing}
 
 
 def has_content(cell: types.CellType) -> bool:

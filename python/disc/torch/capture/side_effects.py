@@ -209,11 +209,7 @@ def refuse_kept(
     ``changes`` are those of a trace; a second call with the same arguments tells. Returns the
     buffers of which a call makes others. Runs on copies of the weights that are written.
     """
-    try:
-        refuse_switches(module, changes)
-    except Error as error:
-        error.settles = _settles(module, arguments, tensors, error.changed)
-        raise
+    refuse_switches(module, arguments, tensors, changes)
     copies = [t.detach().clone() for t in tensors]
     with as_it_was(module):
         held = copied(module, written)
@@ -240,26 +236,35 @@ def refuse_kept(
     return differ
 
 
-def refuse_switches(module: torch.nn.Module, changes: list[Change]) -> None:
+class Switched(Error):
+    """A call changes a flag, a name or a submodule that later calls may read."""
+
+    default_code = "E0405"
+    #: A second call changes nothing more.
+    settles = False
+
+
+def refuse_switches(module: torch.nn.Module, arguments, tensors, changes: list[Change]) -> None:
     """Refuses a call that leaves another flag, name or submodule, which other calls may read: what
     it changes for them is not seen in the results of two calls alike.
     """
     switches = [c for c in changes if _is_switch(c)]
     read = read_attributes(module) if switches else frozenset()
     if kept := [c for c in switches if c.kind == "submodule" or c.attribute in read]:
-        error = _refusal(module, kept, "and later calls may depend on it")
+        error = Switched(_refused(module, kept, "and later calls may depend on it"))
         error.help = (
             "set it before disc.optimize (a call of the module may do that), or do not change it in forward"
         )
-        error.changed = tuple((c.name.rpartition(".")[0], c.attribute) for c in kept)
+        error.settles = _settles(module, arguments, tensors, kept)
         raise error
 
 
-def _settles(module: torch.nn.Module, arguments, tensors, changed: tuple[tuple[str, str], ...]) -> bool:
+def _settles(module: torch.nn.Module, arguments, tensors, kept: list[Change]) -> bool:
     """Returns true if a second call leaves the attributes as the first one did."""
 
     def now() -> list:
-        return [getattr(module.get_submodule(path), name, _MISSING) for path, name in changed]
+        owners = [module.get_submodule(c.name.rpartition(".")[0]) for c in kept]
+        return [getattr(owner, c.attribute, _MISSING) for owner, c in zip(owners, kept, strict=True)]
 
     with as_it_was(module):
         copied(module, [name for name, _ in module.named_buffers()])
@@ -347,12 +352,13 @@ def _equal(a, b) -> bool:
 
 
 def _refusal(module, changes: list[Change], why: str) -> Error:
+    help = "take the state as an argument of forward, and return the new one"
+    return Error(_refused(module, changes, why), code="E0405", help=help)
+
+
+def _refused(module, changes: list[Change], why: str) -> str:
     names = ", ".join(dict.fromkeys(f"{c.kind} {c.name}{_where(c)}" for c in changes))
-    return Error(
-        f"{type(module).__name__} keeps state from call to call: it changes the {names}, {why}",
-        code="E0405",
-        help="take the state as an argument of forward, and return the new one",
-    )
+    return f"{type(module).__name__} keeps state from call to call: it changes the {names}, {why}"
 
 
 def _where(change: Change) -> str:

@@ -36,7 +36,7 @@ from . import ladder
 from .behind import COMPILING, Behind, Changed, Meanwhile
 from .carried import Carried
 from .changing_values import ChangingValues
-from .entry import CompiledEntry, EagerEntry, Entry, GraphEntry, Refused, refreshed
+from .entry import CompiledEntry, EagerEntry, Entry, GraphEntry, Refused, SettlingEntry, refreshed
 from .forms import Form, Forms
 from .open_numbers import OpenNumbers
 from .variants import Variants
@@ -375,15 +375,22 @@ class Dispatcher:
                 return self._hold(found, before)
         # Calls that go on meanwhile may change it at any moment.
         is_watched = before is not None and not is_behind
+        settled = any(isinstance(entry, SettlingEntry) for form in others for entry in form.entries)
         entry = self.build(
-            args, kwargs, self.dims, is_example, is_behind, observed=watch if is_watched else None
+            args,
+            kwargs,
+            self.dims,
+            is_example,
+            is_behind,
+            observed=watch if is_watched else None,
+            may_settle=not settled,
         )
         if is_behind and not watch.holds():
             raise Changed
         if not watch.holds() and not watch.is_prepared():
             # Another thread may have changed the module meanwhile, or the first call of all did.
             watch = self.watch()
-            entry = self.build(args, kwargs, self.dims, is_example)
+            entry = self.build(args, kwargs, self.dims, is_example, may_settle=not settled)
         if not watch.holds() or getattr(entry, "notes", ()):
             watch = self.watch(entry)
         return self._hold(Form(key, watch, [entry]), before)
@@ -410,9 +417,11 @@ class Dispatcher:
         takes_weights: bool = False,
         held: HeldValues | None = None,
         observed: ModuleWatch | None = None,
+        may_settle: bool = False,
     ) -> Entry:
         """Compiles the form of a call; ``is_behind``: while calls of the module go on.
-        ``observed`` has watched the module from before.
+        ``observed`` has watched the module from before; with ``may_settle`` PyTorch may run one
+        call that settles attributes.
         """
         asked = ladder.Request(
             self.original,
@@ -425,6 +434,7 @@ class Dispatcher:
             takes_weights,
             held,
             observed,
+            may_settle,
         )
         with Progress(self.options, self.name) as stage:
             return ladder.build(asked, stage)

@@ -341,6 +341,15 @@ class EagerEntry(Entry):
         return [{"op": error.op or "module", "reason": reason, "source": None, "calls": self.calls}]
 
 
+class SettlingEntry(EagerEntry):
+    """A module whose attributes a call settles: torch runs that call, and the next one is compiled,
+    for the module as it is then.
+    """
+
+    def takes_weights(self, original) -> bool:
+        return not self.calls
+
+
 def _failed(error: Exception) -> Error:
     """The error of a call whose inputs have the form that was compiled."""
     if not isinstance(error, Error):

@@ -36,7 +36,7 @@ from ..watch.module_watch import ModuleWatch
 from ..watch.reach import Reach
 from ..watch.skipped_hooks import Skipped, refuse_skipped
 from ..weights import prepared_bytes
-from .entry import CompiledEntry, EagerEntry, Entry, PartitionedEntry
+from .entry import CompiledEntry, EagerEntry, Entry, PartitionedEntry, SettlingEntry
 
 _LOG = logging.getLogger("disc.compile")
 _CAPTURE = logging.getLogger("disc.capture")
@@ -58,6 +58,7 @@ class Request:
         takes_weights: bool = False,
         held: HeldValues | None = None,
         watch: ModuleWatch | None = None,
+        may_settle: bool = True,
     ):
         self.original = original
         self.module = original()
@@ -77,6 +78,8 @@ class Request:
         self.held = held
         #: Watches the module since before; None if nobody does.
         self.watch = watch
+        #: PyTorch may run a call that settles attributes, so that the next one is compiled.
+        self.may_settle = may_settle
         #: The captured graph, once there is one, and whether all of it could be lowered.
         self.graph = None
         self.is_lowered = False
@@ -126,12 +129,19 @@ def _below(request: Request, cause: Error, tensors: list[torch.Tensor], stage) -
                 return entry
         except Exception as error:
             _LOG.info("%s is not compiled in parts: %s", name, error)
-    elif getattr(cause, "settles", False):
-        _LOG.info("a call of %s settles its attributes: the one after it is compiled", name)
+    elif request.may_settle and _settles(cause):
+        return SettlingEntry(request.original, cause)
     elif not isinstance(cause, (TooLong, Drawn, Skipped)) and _is_served_by_dynamo(request, tensors):
         stage("split by dynamo")
         return _by_dynamo(request, cause)
     return EagerEntry(request.original, cause)
+
+
+def _settles(cause: Error) -> bool:
+    """Returns true for a call after which the module changes no more."""
+    from ..capture.side_effects import Switched
+
+    return isinstance(cause, Switched) and cause.settles
 
 
 def _by_dynamo(request: Request, cause: Error) -> Entry:

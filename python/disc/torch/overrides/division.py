@@ -10,25 +10,18 @@ from __future__ import annotations
 import sympy
 from torch.utils._sympy import functions as tsf
 
+from ..symbolic.remainders import one_division
 from .registry import Override, register
 
 _plain_eval = tsf.FloorDiv.eval
 
 
 def _eval(base, divisor):
-    """``FloorDiv.eval`` after the common factor is gone; ``(a // b + k) // c`` is
-    ``(a + b * k) // (b * c)``.
-    """
+    """``FloorDiv.eval`` of one division after the common factor is gone."""
     if isinstance(base, sympy.Add) and divisor.is_Integer and divisor > 0:
-        more, part = base.as_coeff_Add()
-        if (
-            more.is_Integer
-            and isinstance(part, tsf.FloorDiv)
-            and part.args[1].is_Integer
-            and part.args[1] > 0
-        ):
-            a, b = part.args
-            return tsf.FloorDiv(a + b * more, b * divisor)
+        operands = one_division(base, divisor)
+        if operands is not None:
+            return tsf.FloorDiv(*operands)
     if isinstance(base, (sympy.Add, sympy.Mul)) and base.free_symbols and not divisor.is_zero:
         common = tsf.simple_floordiv_gcd(base, divisor)
         if common != 1:

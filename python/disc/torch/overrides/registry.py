@@ -118,6 +118,9 @@ def _put_in_place(override: Override) -> Callable[[], None]:
         code, owner.__code__ = owner.__code__, override.function.__code__
         return functools.partial(setattr, owner, "__code__", code)
     if isinstance(owner, dict):
+        if name not in owner and override.is_direct:
+            owner[name] = override.function
+            return functools.partial(owner.pop, name, None)
         replaced = owner[name]
         owner[name] = _switched(override, replaced)
         return functools.partial(owner.__setitem__, name, replaced)

@@ -93,12 +93,18 @@ def _is_quotient(expr: sympy.Basic, kind: type) -> bool:
 
 
 def _floor(e: sympy.Expr, c: sympy.Integer) -> sympy.Expr:
-    """``e // c``; ``(a // b + k) // c`` is ``(a + b * k) // (b * c)``."""
+    return tsf.FloorDiv(*(one_division(e, c) or (e, c)))
+
+
+def one_division(e: sympy.Expr, c: sympy.Integer) -> tuple[sympy.Expr, sympy.Expr] | None:
+    """The operands ``a + b * k`` and ``b * c`` of the quotient that ``(a // b + k) // c`` is;
+    None for an ``e`` of another form.
+    """
     more, part = e.as_coeff_Add()
-    if more.is_Integer and _is_quotient(part, tsf.FloorDiv):
-        a, b = part.args
-        return tsf.FloorDiv(a + b * more, b * c)
-    return tsf.FloorDiv(e, c)
+    if not (more.is_Integer and _is_quotient(part, tsf.FloorDiv)):
+        return None
+    a, b = part.args
+    return a + b * more, b * c
 
 
 def _bounds(expr: sympy.Expr) -> tuple[float, float]:

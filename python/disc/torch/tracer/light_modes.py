@@ -1,26 +1,29 @@
 """Makes torch's fake tensors and shape environments without all of torch's compiler.
 
 torch imports dynamo for settings that are off here, and to keep dynamo out of its modes, which no
-dynamo sees while disc traces: a second of each process in which nothing else needs it.
+dynamo sees while disc traces. Its import takes as long as the trace of a small model.
 
-Invariant: nothing of torch is replaced; the functions here are copies. Where torch has come to need
-dynamo for more, it imports it.
+Invariants:
+
+- functions of torch are copied, not replaced; what hides decompositions is an override
+  (``overrides.registry``), in the tracing thread alone;
+- where torch needs dynamo for more, it imports it.
 """
 
 from __future__ import annotations
 
 import builtins
-import contextlib
 import functools
 import inspect
 import sys
-import threading
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
+
+from ..overrides.registry import Override, is_active, register
 
 
 class _Off:
@@ -101,11 +104,22 @@ class LightFakeMode(FakeTensorMode):
 # is called first, and keeps what dynamo made of the decomposition with it.
 
 _KEPT = "__dynamo_disable"
-_lock = threading.Lock()
-_inside = 0
 
 
 @functools.cache
+def show_decompositions() -> None:
+    """Registers overrides by which a trace calls decompositions as they are, as long as nobody has
+    imported dynamo.
+    """
+    if "torch._dynamo" in sys.modules:
+        return
+    why = "dynamo sees no trace, and its import takes long"
+    register(
+        Override(vars(function), _KEPT, _plain(function), why, scope="trace", is_direct=True)
+        for function in _hidden()
+    )
+
+
 def _hidden() -> list[types.FunctionType]:
     """The decompositions that torch hides from dynamo."""
     import torch._refs
@@ -114,13 +128,13 @@ def _hidden() -> list[types.FunctionType]:
 
     tables = [torch._decomp.decomposition_table, torch._decomp.meta_table]
     tables += [vars(module) for name, module in [*sys.modules.items()] if name.startswith("torch._refs")]
-    found = []
+    found: dict[types.FunctionType, None] = {}
     for function in (function for table in tables for function in table.values()):
         while (inner := _wrapped(function)) is not None:
             if function.__code__.co_filename == torch._compile.__file__:
-                found.append(inner)
+                found[inner] = None
             function = inner
-    return found
+    return list(found)
 
 
 def _wrapped(function: Any) -> types.FunctionType | None:
@@ -132,32 +146,16 @@ def _wrapped(function: Any) -> types.FunctionType | None:
 
 
 def _plain(function: types.FunctionType) -> Callable:
-    def call(*args, **kwargs):
-        if "torch._dynamo" not in sys.modules:
-            return function(*args, **kwargs)
-        # Another thread may be importing it.
+    @functools.cache
+    def unseen() -> Callable:
+        # Another thread may be importing it: this waits.
         from torch import _dynamo
 
-        return _dynamo.disable(function, wrapping=False)(*args, **kwargs)
+        return _dynamo.disable(function, wrapping=False)
+
+    def call(*args, **kwargs):
+        if is_active("trace") and "torch._dynamo" not in sys.modules:
+            return function(*args, **kwargs)
+        return unseen()(*args, **kwargs)
 
     return call
-
-
-@contextlib.contextmanager
-def without_switches() -> Iterator[None]:
-    """Calls decompositions as they are within it, as long as nobody has imported dynamo."""
-    global _inside
-    with _lock:
-        if not _inside and "torch._dynamo" not in sys.modules:
-            for function in _hidden():
-                function.__dict__.setdefault(_KEPT, _plain(function))
-        _inside += 1
-    try:
-        yield
-    finally:
-        with _lock:
-            _inside -= 1
-            if not _inside:
-                for function in _hidden():
-                    if getattr(function.__dict__.get(_KEPT), "__module__", "") == __name__:
-                        del function.__dict__[_KEPT]

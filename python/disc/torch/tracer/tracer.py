@@ -55,7 +55,7 @@ from ..symbolic.expressions import SYMBOLIC, has_symbol
 from . import autocast, deadline, process_state
 from .fake_overrides import SHAPES
 from .fake_rules import Lying, PlainResults
-from .light_modes import LightFakeMode, without_switches
+from .light_modes import LightFakeMode, show_decompositions
 from .passed_numbers import PassedNumbers
 from .scalar_tensors import ITEMS, size_of
 from .shape_env import Env
@@ -103,6 +103,7 @@ def trace(
 
 
 def _trace(entry, examples, dynamic, oblivious: bool, serves: Serves, numbers, first, ones) -> Traced:
+    show_decompositions()
     env = Env(ones, tracked_fakes=[], **asserting())
     mode = LightFakeMode(shape_env=env, allow_non_fake_inputs=True, export=True)
     # Its own cache makes each result twice, to compare them; what is known here is asked for first.
@@ -113,7 +114,6 @@ def _trace(entry, examples, dynamic, oblivious: bool, serves: Serves, numbers, f
         fakes = [recorder.input(t, i, row) for i, (t, row) in enumerate(zip(examples, sizes, strict=True))]
         with (
             overridden("trace"),
-            without_switches(),
             process_state.without_libraries([*examples, *entry.module.parameters()]),
             numbers(entry.module),
             open_caches(entry.module),
