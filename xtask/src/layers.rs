@@ -20,7 +20,7 @@ pub(crate) const LAYERS: &[Layer] = &[
     // Apart, since generated docs read it without a compiler.
     layer("disc-options", &[]),
     layer("disc-ir", &[]),
-    layer("disc-import", &[]),
+    layer("disc-import", &["disc-ir"]),
     layer("disc-passes", &["disc-ir"]),
     layer("disc-filetests", &["disc-ir", "disc-passes"]),
     layer("disc-kernel-macros", &[]),
@@ -41,7 +41,7 @@ pub(crate) const LAYERS: &[Layer] = &[
     layer("disc-cli", &["disc", "disc-ir", "disc-passes", "disc-filetests", "disc-serve"]),
     // The wheel installs `disc` and `disc-opt` too: their main functions are in the extension.
     layer("disc-python", &["disc-options", "disc-import", "disc", "disc-cli", "disc-ir", "disc-ral"]),
-    layer("xtask", &["disc-options", "disc-ir", "disc-passes", "disc-codegen"]),
+    layer("xtask", &["disc-options", "disc-ir", "disc-import", "disc-passes", "disc-codegen"]),
 ];
 
 /// Dependencies of tests beyond the layers: disc-llvm's tests run compiled code, from text to

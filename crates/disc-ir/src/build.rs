@@ -4,7 +4,7 @@
 use crate::{
     attr::Attr,
     diag::{Code, Diagnostic, Span},
-    dim::Solver,
+    dim::{Fact, FactError, Facts, Solver},
     graph::{Block, Function, Inst, InstData, Value},
     infer::{InferCx, RegionType, infer_op},
     lines::Origin,
@@ -12,7 +12,32 @@ use crate::{
     types::Type,
 };
 use smallvec::SmallVec;
-use std::sync::Arc;
+use std::{cell::OnceCell, sync::Arc};
+
+/// The solver for the facts of a function, made when it is first asked.
+///
+/// A front end states facts in between ops, several in a row: a solver for each would cost more
+/// than the ops.
+#[derive(Clone, Debug, Default)]
+pub struct LazySolver(OnceCell<Arc<Solver>>);
+
+impl LazySolver {
+    /// Returns the solver of `facts`, which are those of the last call since [`LazySolver::forget`].
+    pub fn get(&self, facts: &Facts) -> &Arc<Solver> {
+        self.0.get_or_init(|| Arc::new(Solver::new(facts)))
+    }
+
+    /// Drops the solver: the facts have changed.
+    pub fn forget(&mut self) {
+        self.0.take();
+    }
+}
+
+impl From<Arc<Solver>> for LazySolver {
+    fn from(solver: Arc<Solver>) -> Self {
+        Self(OnceCell::from(solver))
+    }
+}
 
 /// Appends ops to a block of a function.
 pub struct Builder<'f> {
@@ -21,28 +46,37 @@ pub struct Builder<'f> {
     pub block: Block,
     /// The origin of the ops that are built.
     pub origin: Option<Origin>,
-    solver: Arc<Solver>,
+    solver: LazySolver,
 }
 
 impl<'f> Builder<'f> {
-    /// Builds at the end of the body. Facts that are added to the function later take effect after
-    /// [`Builder::refresh_facts`].
+    /// Builds at the end of the body. Facts are added by [`Builder::add_fact`].
     pub fn new(function: &'f mut Function) -> Self {
-        let (block, solver) = (function.body, Arc::new(Solver::new(&function.facts)));
-        Self { function, block, origin: None, solver }
+        let block = function.body;
+        Self::at(function, block, LazySolver::default())
     }
 
     /// Like [`Builder::new`], for another block and with an existing solver.
-    pub fn at(function: &'f mut Function, block: Block, solver: Arc<Solver>) -> Self {
-        Self { function, block, origin: None, solver }
+    pub fn at(function: &'f mut Function, block: Block, solver: impl Into<LazySolver>) -> Self {
+        Self { function, block, origin: None, solver: solver.into() }
     }
 
-    pub fn refresh_facts(&mut self) {
-        self.solver = Arc::new(Solver::new(&self.function.facts));
+    /// Adds a fact to the function.
+    ///
+    /// # Errors
+    /// The fact contradicts others, or has a dim that cannot be represented.
+    pub fn add_fact(&mut self, fact: Fact) -> Result<(), FactError> {
+        self.solver.forget();
+        self.function.facts.add(fact)
     }
 
     pub fn solver(&self) -> &Arc<Solver> {
-        &self.solver
+        self.solver.get(&self.function.facts)
+    }
+
+    /// Ends the building, and gives the solver for the next builder of the function.
+    pub fn into_solver(self) -> LazySolver {
+        self.solver
     }
 
     /// Starts an op.
@@ -164,6 +198,7 @@ impl<'b> Request<'b, '_> {
         if let Some(error) = self.error {
             return Err(error.at(self.span));
         }
+        let solver = self.builder.solver().clone();
         let function = &mut *self.builder.function;
         let operands: Vec<Type> = self.operands.iter().map(|&v| function.ty(v).clone()).collect();
         let regions: Vec<RegionType> = self.regions.iter().map(|&r| region_type(function, r)).collect();
@@ -173,7 +208,7 @@ impl<'b> Request<'b, '_> {
             attrs: &self.attrs,
             regions: &regions,
             declared: self.declared.as_deref(),
-            solver: &self.builder.solver,
+            solver: &solver,
         };
         let types = infer_op(&cx).map_err(|e| e.at(self.span))?;
         let data = InstData {

@@ -96,6 +96,10 @@ class Emitter(IndexingOps):
         """
         return None
 
+    def result_sizes(self) -> list | None:
+        """The sizes of the framework's result, as ``result_size`` gives them, if it states any."""
+        return None
+
     def unsupported(self, reason: str, help: str | None = None) -> UnsupportedOp:
         """The error for an op whose arguments here cannot be compiled."""
         return UnsupportedOp(reason, help=help)
@@ -129,6 +133,11 @@ class Emitter(IndexingOps):
         if result is not None:
             return self.builder.op(name, list(operands), result_types=[result], **attrs)
         return self.builder.op(name, list(operands), **attrs)
+
+    def compose(self, name: str, *operands, **attrs):
+        """The result, or the list of results, of a composition (docs/compositions.md)."""
+        given = [x.value if isinstance(x, Number) else x for x in operands]
+        return self.builder.compose(name, given, self.result_sizes(), **attrs)
 
     def full(self, value, shape, dtype: str):
         """A constant with all elements equal."""

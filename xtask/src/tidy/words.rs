@@ -12,6 +12,7 @@ const HELD: &[&str] = &["docs/", "README.md", "ARCHITECTURE.md", "CONTRIBUTING.m
 
 /// Pages that are written by programs from tables of the code.
 const GENERATED: &[&str] = &[
+    "docs/compositions.md",
     "docs/coverage-torch.md",
     "docs/errors.md",
     "docs/models-torch-compile.md",

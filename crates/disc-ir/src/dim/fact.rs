@@ -29,6 +29,15 @@ pub enum Fact {
 }
 
 impl Fact {
+    /// The fact that one dim is at most another.
+    pub fn less_equal(low: &Dim, high: &Dim) -> Fact {
+        match (low.as_const(), high.as_const()) {
+            (Some(low), _) => Fact::Range(high.clone(), Range { lo: Some(low), hi: None }),
+            (_, Some(high)) => Fact::Range(low.clone(), Range { lo: None, hi: Some(high) }),
+            _ => Fact::Range(low - high, Range { lo: None, hi: Some(0) }),
+        }
+    }
+
     /// Calls `visit` for each symbol in the fact.
     pub fn visit_symbols(&self, visit: &mut dyn FnMut(&super::Symbol)) {
         match self {

@@ -61,7 +61,7 @@ fn values(defs: &[OperandDef]) -> String {
 }
 
 /// The lines of a doc comment, with each constraint as an item.
-fn paragraphs(doc: &str) -> String {
+pub fn paragraphs(doc: &str) -> String {
     let mut lines: Vec<String> = Vec::new();
     for line in doc.lines().map(str::trim) {
         match lines.last_mut() {

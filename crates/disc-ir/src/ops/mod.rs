@@ -32,7 +32,7 @@ mod window;
 pub use class::DTypeClass;
 pub use declare::{Arity, AttrDef, OpDef, OperandDef, ResultDef, Stage, Stages, Trait};
 pub use demands::{Demand, demands};
-pub use docs::docs;
+pub use docs::{docs, paragraphs};
 pub use fused::{FusionKind, UnknownKind};
 pub(crate) use grid::is_of_threads;
 pub use index::{checks_bounds, is_pure};

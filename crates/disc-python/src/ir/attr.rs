@@ -1,30 +1,31 @@
 //! Reads attributes from Python objects, by the kind that the op table declares.
 use super::{dim, literal};
 use crate::errors::Failure;
-use disc_ir::{Attr, Code, DType, Type, attr::AttrKind, ops::OpDef, text::closest};
+use disc_ir::{Attr, Code, DType, Type, attr::AttrKind, ops::AttrDef, text::closest};
 use pyo3::{
     prelude::*,
     types::{PyBool, PyDict, PyString},
 };
 
-/// Reads the attributes in keyword arguments, by name; `None` omits an attribute.
-pub(super) fn read_all(def: &'static OpDef, given: &Bound<'_, PyDict>) -> PyResult<Vec<(&'static str, Attr)>> {
+/// Reads the attributes of an op or a composition in keyword arguments, by name; `None` omits an
+/// attribute.
+pub(super) fn read_all(op: &str, declared: &'static [AttrDef], given: &Bound<'_, PyDict>) -> PyResult<Vec<(&'static str, Attr)>> {
     let mut attrs = Vec::with_capacity(given.len());
     for (name, value) in given {
         let name = name.extract::<String>()?;
-        let Some(declared) = def.attrs.iter().find(|attr| attr.name == name) else {
-            return Err(unknown(def, &name).into());
+        let Some(attr) = declared.iter().find(|attr| attr.name == name) else {
+            return Err(unknown(op, declared, &name).into());
         };
         if !value.is_none() {
-            attrs.push((declared.name, read(def, declared.name, declared.kind, &value)?));
+            attrs.push((attr.name, read(op, attr.name, attr.kind, &value)?));
         }
     }
     Ok(attrs)
 }
 
-fn unknown(def: &OpDef, name: &str) -> Failure {
-    let names: Vec<&str> = def.attrs.iter().map(|attr| attr.name).collect();
-    let failure = Failure::new(Code::E0202, format!("`{}` has no attribute `{name}`", def.name)).in_op(def.name);
+fn unknown(op: &str, declared: &[AttrDef], name: &str) -> Failure {
+    let names: Vec<&str> = declared.iter().map(|attr| attr.name).collect();
+    let failure = Failure::new(Code::E0202, format!("`{op}` has no attribute `{name}`")).in_op(op);
     match closest(name, names.iter().copied()) {
         Some(near) => failure.help(format!("is `{near}` meant?")),
         None if names.is_empty() => failure.help("it has no attributes"),
@@ -32,13 +33,13 @@ fn unknown(def: &OpDef, name: &str) -> Failure {
     }
 }
 
-fn read(def: &OpDef, name: &str, kind: AttrKind, value: &Bound<'_, PyAny>) -> PyResult<Attr> {
+fn read(op: &str, name: &str, kind: AttrKind, value: &Bound<'_, PyAny>) -> PyResult<Attr> {
     if let Some(attr) = convert(kind, value)? {
         return Ok(attr);
     }
     let (expected, came) = (kind.describe(), value.repr()?.to_string());
-    let message = format!("`{}`: attribute `{name}` must be {expected}, not {}", def.name, shortened(&came));
-    Err(Failure::new(Code::E0202, message).in_op(def.name).into())
+    let message = format!("`{op}`: attribute `{name}` must be {expected}, not {}", shortened(&came));
+    Err(Failure::new(Code::E0202, message).in_op(op).into())
 }
 
 fn shortened(text: &str) -> String {

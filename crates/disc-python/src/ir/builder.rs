@@ -4,16 +4,19 @@
 //! lock, so that Python code that runs meanwhile (a region's function, `__index__`) may use the
 //! builder.
 use super::{
-    attr, dim,
-    facts::{self, Solved},
-    literal,
+    attr, compose_call, dim, facts, literal,
     region::{self, Region},
     value::{self, PyValue},
 };
 use crate::errors::{Failure, guarded};
+use disc_import::{
+    compose::{self, Composed},
+    emit::{Emitter, Learned},
+};
 use disc_ir::{
-    Attr, Block, Builder, Code, Diagnostic, Function, FunctionKind, Line, Lines, Module, OpKind, Origin, Store, TensorType, Type,
-    Value,
+    Attr, Block, Builder, Code, Diagnostic, Dim, Function, FunctionKind, Line, Lines, Module, OpKind, Origin, Store, TensorType,
+    Type, Value,
+    build::LazySolver,
     graph::Weight,
     ops::{OPS, Stage},
     text::{PrintOptions, closest, print},
@@ -43,7 +46,8 @@ struct State {
     origin: Option<Origin>,
     /// Insertion point.
     block: Block,
-    solved: Solved,
+    solver: LazySolver,
+    learned: Learned,
     is_finished: bool,
 }
 
@@ -54,9 +58,17 @@ impl PyBuilder {
     fn new(name: &str) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let function = Function::new(name, FunctionKind::Func);
-        let (block, solved) = (function.body, Solved::new(&function.facts));
-        let state =
-            State { function, weights: Vec::new(), lines: Lines::default(), origin: None, block, solved, is_finished: false };
+        let block = function.body;
+        let state = State {
+            function,
+            weights: Vec::new(),
+            lines: Lines::default(),
+            origin: None,
+            block,
+            solver: LazySolver::default(),
+            learned: Learned::default(),
+            is_finished: false,
+        };
         Self { id: NEXT.fetch_add(1, Ordering::Relaxed), state: Mutex::new(state) }
     }
 
@@ -134,9 +146,8 @@ impl PyBuilder {
     fn fact(&self, text: &str) -> PyResult<()> {
         guarded(|| {
             let mut state = self.open()?;
-            let State { function, solved, .. } = &mut *state;
-            facts::state(&mut function.facts, text)?;
-            solved.forget();
+            state.solver.forget();
+            facts::state(&mut state.function.facts, text)?;
             Ok(())
         })
     }
@@ -147,7 +158,7 @@ impl PyBuilder {
             let dim = dim::read(dim)?;
             let mut state = self.open()?;
             facts::state_likely(&mut state.function.facts, &dim, values)?;
-            state.solved.forget();
+            state.solver.forget();
             Ok(())
         })
     }
@@ -178,13 +189,39 @@ impl PyBuilder {
             let attrs = match attrs {
                 Some(attrs) => {
                     given.extend(take_applies(kind, attrs)?);
-                    attr::read_all(kind.def(), attrs)?
+                    attr::read_all(name, kind.def().attrs, attrs)?
                 }
                 None => Vec::new(),
             };
             let dtype = operands.first().map(|&value| builder.lock().function.ty(value).dtype());
             let blocks = given.into_iter().map(|region| region.make(builder, dtype)).collect::<PyResult<Vec<Block>>>()?;
             let mut made = builder.append(kind, operands, attrs, blocks, types)?;
+            if made.len() == 1 {
+                return Ok(Bound::new(py, made.remove(0))?.into_any());
+            }
+            Ok(PyList::new(py, made)?.into_any())
+        })
+    }
+
+    /// Emits a composition of docs/compositions.md. An operand is a value, a number, a size, or None
+    /// where it is optional; attributes are keyword arguments. `wanted`: the sizes that the
+    /// framework states for the result. Returns the result, or the list of results if the
+    /// composition has another number of them.
+    #[pyo3(signature = (name, operands, /, wanted = None, **attrs))]
+    fn compose<'py>(
+        slf: &Bound<'py, Self>,
+        name: &str,
+        operands: &Bound<'py, PyAny>,
+        wanted: Option<&Bound<'py, PyAny>>,
+        attrs: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        guarded(|| {
+            let (py, builder) = (slf.py(), slf.get());
+            let def = compose::find(name).map_err(Failure::from)?;
+            let operands = compose_call::operands(name, operands, builder.id)?;
+            let attrs = attrs.map(|attrs| attr::read_all(name, def.attrs, attrs)).transpose()?.unwrap_or_default();
+            let wanted = wanted.map(dim::read_all).transpose()?;
+            let mut made = builder.emit(wanted, |emitter| compose::compose(emitter, def, &operands, &attrs))?;
             if made.len() == 1 {
                 return Ok(Bound::new(py, made.remove(0))?.into_any());
             }
@@ -280,21 +317,36 @@ impl PyBuilder {
     }
 
     fn solver(&self) -> std::sync::Arc<disc_ir::Solver> {
-        let mut state = self.lock();
-        let State { function, solved, .. } = &mut *state;
-        solved.get(&function.facts)
+        let state = self.lock();
+        state.solver.get(&state.function.facts).clone()
     }
 
     /// Runs `body` with a builder at the end of the current block.
     pub(super) fn with<T>(&self, body: impl FnOnce(&mut Builder<'_>) -> Result<T, Diagnostic>) -> PyResult<T> {
         let mut state = self.open()?;
-        let State { function, solved, block, origin, .. } = &mut *state;
-        let solver = solved.get(&function.facts);
-        let mut builder = Builder::at(function, *block, solver);
+        let State { function, solver, block, origin, .. } = &mut *state;
+        let mut builder = Builder::at(function, *block, std::mem::take(solver));
         builder.origin = *origin;
         let result = body(&mut builder);
+        *solver = builder.into_solver();
         drop(state);
         result.map_err(|diagnostic| Failure::from(diagnostic).into())
+    }
+
+    /// Runs `body` with an emitter at the end of the current block.
+    fn emit(&self, wanted: Option<Vec<Dim>>, body: impl FnOnce(&Emitter<'_>) -> Composed) -> PyResult<Vec<PyValue>> {
+        let mut state = self.open()?;
+        let State { function, solver, block, origin, learned, .. } = &mut *state;
+        let mut builder = Builder::at(function, *block, std::mem::take(solver));
+        builder.origin = *origin;
+        let emitter = Emitter::new(builder, std::mem::take(learned), wanted);
+        let results = body(&emitter);
+        let (builder, known) = emitter.into_parts();
+        let made = |value: Value| PyValue::new(self.id, value, builder.function.ty(value).clone());
+        let made = results.map(|values| values.into_iter().map(made).collect());
+        (*learned, *solver) = (known, builder.into_solver());
+        drop(state);
+        made.map_err(|diagnostic| Failure::from(diagnostic).into())
     }
 
     /// A block with arguments of these types, filled by a function of Python.

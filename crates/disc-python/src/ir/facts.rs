@@ -1,11 +1,11 @@
-//! Exports facts about dims to Python, adds them to functions, and keeps their solver.
+//! Exports facts about dims to Python, and adds them to functions.
 use crate::errors::{Failure, guarded};
 use disc_ir::{
-    Code, Dim, Facts, Solver,
+    Code, Dim, Facts,
     dim::{Fact, FactError},
 };
 use pyo3::prelude::*;
-use std::{collections::HashMap, sync::Arc};
+use std::collections::HashMap;
 
 /// A condition on sizes, such as `B % 8 == 0`.
 #[pyclass(name = "Fact", module = "disc._disc", frozen)]
@@ -67,22 +67,4 @@ fn refused(error: &FactError) -> Failure {
         FactError::Contradiction { fact, .. } | FactError::Divisor { fact } | FactError::Invalid { fact, .. } => fact,
     };
     Failure { dims: symbols(fact), ..Failure::new(Code::E0212, error.to_string()) }
-}
-
-/// The solver for the facts of a function, made on demand.
-pub(super) struct Solved(Option<Arc<Solver>>);
-
-impl Solved {
-    pub(super) fn new(facts: &Facts) -> Self {
-        Self(Some(Arc::new(Solver::new(facts))))
-    }
-
-    /// Drops the solver: the facts have changed.
-    pub(super) fn forget(&mut self) {
-        self.0 = None;
-    }
-
-    pub(super) fn get(&mut self, facts: &Facts) -> Arc<Solver> {
-        self.0.get_or_insert_with(|| Arc::new(Solver::new(facts))).clone()
-    }
 }

@@ -4,6 +4,7 @@
 //! element type is named here.
 mod attr;
 mod builder;
+mod compose_call;
 mod dim;
 mod facts;
 mod literal;

@@ -61,6 +61,11 @@ class TorchEmitter(Emitter):
             return None
         return lambda axis: self.expressions.size(self.out.shape[axis])
 
+    def result_sizes(self) -> list | None:
+        if not isinstance(self.out, torch.Tensor) or any(self.is_unbound(size) for size in self.out.shape):
+            return None
+        return self.shape
+
     def is_unbound(self, size) -> bool:
         """Returns true if a size of torch's is one that the op itself will bind."""
         symbol = expression(size)

@@ -5,40 +5,17 @@ Half types are computed in f32, as torch does on CPU.
 
 from __future__ import annotations
 
-import math
-
-from ...lowering.sizes import product
 from .data_movement import axis_of
 from .promotion import name_of
 from .reduction import count, moments
 
 
-def normalised(b, x, axes, eps):
-    """(x - mean) / sqrt(var + eps) with mean and 1 / sqrt(var + eps), axes kept."""
-    number = count(b, x, axes, x.dtype)
-    mean, squares, rest = moments(b, x, axes)
-    rstd = b.op("rsqrt", b.add(b.div(squares, number), eps))
-    # The mean is rounded, by up to an ULP of the values: where these are equal, a multiple of that
-    # would be all there is.
-    mean = b.add(mean, b.div(rest, number))
-    return b.mul(b.sub(x, mean), rstd), mean, rstd
-
-
-def affine(b, x, weight, bias, axis: int | None = None):
-    """Times weight plus bias, along one axis, or along the last ones (None)."""
-    for factor, apply in ((weight, b.mul), (bias, b.add)):
-        if factor is not None:
-            factor = b.convert(factor, x.dtype)
-            x = apply(x, factor if axis is None else b.broadcast(factor, x.shape, [axis]))
-    return x
-
-
 def native_layer_norm(b, x, shape, weight, bias, eps):
-    axes = list(range(len(x.shape) - len(shape), len(x.shape)))
-    wide = b.wide(x)
-    y, mean, rstd = normalised(b, wide, axes, eps)
-    mean, rstd = _rounded(b, x, (mean, rstd), (weight, bias))
-    return b.convert(affine(b, y, weight, bias), x.dtype), mean, rstd
+    return b.compose("layer_norm", x, weight, bias, eps, axes=last_axes(shape))
+
+
+def last_axes(shape) -> list[int]:
+    return list(range(-len(shape), 0))
 
 
 def layer_norm(b, x, shape, weight=None, bias=None, eps=1e-5, cudnn_enable=True):
@@ -46,29 +23,17 @@ def layer_norm(b, x, shape, weight=None, bias=None, eps=1e-5, cudnn_enable=True)
 
 
 def rms_norm(b, x, shape, weight=None, eps=None):
-    axes = list(range(len(x.shape) - len(shape), len(x.shape)))
-    wide = b.wide(x)
-    eps = {"f64": 2.220446049250313e-16}.get(wide.dtype, 1.1920928955078125e-07) if eps is None else eps
-    square = b.div(b.sum(b.mul(wide, wide), axes, True), count(b, wide, axes, wide.dtype))
-    return b.convert(affine(b, b.mul(wide, b.op("rsqrt", b.add(square, eps))), weight, None), x.dtype)
+    own = {"f64": 2.220446049250313e-16}.get(x.dtype, 1.1920928955078125e-07)
+    return b.compose("rms_norm", x, weight, own if eps is None else eps, axes=last_axes(shape))
 
 
 def weight_norm(b, v, g, dim=0):
-    """g * v / |v|, with one norm for each index of ``dim``, or one of all (-1)."""
-    wide = b.wide(v)
-    kept = () if dim == -1 else (axis_of(v, dim),)
-    norm = b.op("sqrt", b.sum(b.mul(wide, wide), [i for i in range(len(v.shape)) if i not in kept], True))
-    return b.convert(b.mul(wide, b.div(b.wide(g), norm)), v.dtype)
+    """One norm for each index of ``dim``, or one of all (-1)."""
+    return b.compose("weight_norm", v, g, kept=[] if dim == -1 else [axis_of(v, dim)])
 
 
 def native_group_norm(b, x, weight, bias, n, c, hxw, groups, eps):
-    wide = b.wide(x)
-    batch, channels, *rest = x.shape
-    grouped = b.reshape(wide, [batch, groups, channels // groups * product(rest)])
-    y, mean, rstd = normalised(b, grouped, [2], eps)
-    y = affine(b, b.reshape(y, x.shape), weight, bias, axis=1)
-    mean, rstd = _rounded(b, x, (mean, rstd), (weight, bias))
-    return b.convert(y, x.dtype), b.squeeze(mean, 2), b.squeeze(rstd, 2)
+    return b.compose("group_norm", x, weight, bias, eps, groups=groups)
 
 
 def group_norm(b, x, groups, weight=None, bias=None, eps=1e-5, cudnn_enabled=True):
@@ -79,11 +44,10 @@ def batch_norm_in_training(b, x, weight, bias, mean, var, training, momentum, ep
     """The result, and the new running statistics; without elements these stay."""
     axes = [0, *range(2, len(x.shape))]
     wide = b.wide(x)
-    y, own, rstd = normalised(b, wide, axes, eps)
+    result, own, rstd = b.compose("feature_norm", x, weight, bias, eps, axes=axes)
     number = count(b, wide, axes, wide.dtype)
     # 1 / rstd^2 - eps would lose digits.
     spread = b.div(b.squeeze(_squares(b, wide, axes), *axes), b.sub(number, b.lift(1.0, wide.dtype)))
-    result = b.convert(affine(b, y, weight, bias, axis=1), x.dtype)
     statistics = ((mean, b.squeeze(own, *axes)), (var, spread))
     saved = _saved(b, x, (own, rstd), axes, (weight, bias, mean, var))
     return (result, *saved), [
@@ -132,11 +96,10 @@ def instance_norm_in_training(b, x, weight, bias, mean, var, use_input_stats, mo
     """The statistics of each instance, whose means over the batch move the running ones."""
     axes = list(range(2, len(x.shape)))
     wide = b.wide(x)
-    y, own, _ = normalised(b, wide, axes, eps)
+    result, own, _ = b.compose("feature_norm", x, weight, bias, eps, axes=axes)
     number = count(b, wide, axes, wide.dtype)
     spread = b.div(b.squeeze(_squares(b, wide, axes), *axes), b.sub(number, b.lift(1.0, wide.dtype)))
     batch = count(b, wide, [0], wide.dtype)
-    result = b.convert(affine(b, y, weight, bias, axis=1), x.dtype)
     statistics = ((mean, b.squeeze(own, *axes)), (var, spread))
     return result, [
         _moved(b, old, b.div(b.sum(new, [0]), batch), momentum, number)
@@ -148,23 +111,14 @@ def instance_norm_in_training(b, x, weight, bias, mean, var, use_input_stats, mo
 def instance_norm(b, x, weight, bias, mean, var, use_input_stats, momentum, eps, cudnn_enabled):
     if not use_input_stats:
         return batch_norm(b, x, weight, bias, mean, var, False, momentum, eps, cudnn_enabled)
-    y, _, _ = normalised(b, b.wide(x), list(range(2, len(x.shape))), eps)
-    return b.convert(affine(b, y, weight, bias, axis=1), x.dtype)
+    return b.compose("feature_norm", x, weight, bias, eps, axes=list(range(2, len(x.shape))))[0]
 
 
 def batch_norm(b, x, weight, bias, mean, var, training, momentum, eps, cudnn_enabled=True):
     if training or mean is None:
         axes = [0, *range(2, len(x.shape))]
-        return b.convert(affine(b, normalised(b, b.wide(x), axes, eps)[0], weight, bias, axis=1), x.dtype)
-    wide = b.wide(x)
-    # One factor and one summand per channel.
-    factor = b.op("rsqrt", b.add(b.wide(var), eps))
-    factor = factor if weight is None else b.mul(factor, b.wide(weight))
-    shift = b.neg(b.mul(b.wide(mean), factor))
-    shift = shift if bias is None else b.add(shift, b.wide(bias))
-    return b.convert(
-        affine(b, wide, b.convert(factor, wide.dtype), b.convert(shift, wide.dtype), axis=1), x.dtype
-    )
+        return b.compose("feature_norm", x, weight, bias, eps, axes=axes)[0]
+    return b.compose("batch_norm", x, weight, bias, mean, var, eps)
 
 
 def batch_norm_inference(b, x, weight, bias, mean, var, momentum, eps):
@@ -180,40 +134,16 @@ def batch_norm_functional(b, x, weight, bias, mean, var, training, momentum, eps
 
 def batch_norm_no_stats(b, x, weight, bias, training, momentum, eps):
     axes = [0, *range(2, len(x.shape))]
-    y, mean, rstd = normalised(b, b.wide(x), axes, eps)
-    saved = _saved(b, x, (mean, rstd), axes, (weight, bias))
-    return b.convert(affine(b, y, weight, bias, axis=1), x.dtype), *saved
+    y, mean, rstd = b.compose("feature_norm", x, weight, bias, eps, axes=axes)
+    return y, *_saved(b, x, (mean, rstd), axes, (weight, bias))
 
 
 # Softmax.
 
 
-def _prepared(b, x, dtype):
-    out = b.dtype
-    return b.wide(b.convert(x, out)), out
-
-
-def softmax(b, x, dim, dtype=None):
-    x, out = _prepared(b, x, dtype)
-    axis = axis_of(x, dim)
-    powers = b.op("exponential", b.sub(x, b.reduce(x, [axis], "maximum", True)))
-    return b.convert(b.div(powers, b.sum(powers, [axis], True)), out)
-
-
-def log_softmax(b, x, dim, dtype=None):
-    x, out = _prepared(b, x, dtype)
-    axis = axis_of(x, dim)
-    distance = b.sub(x, b.reduce(x, [axis], "maximum", True))
-    total = b.op("log", b.sum(b.op("exponential", distance), [axis], True))
-    return b.convert(b.sub(distance, total), out)
-
-
-def normalize_safe(b, x, dim, dtype=None):
-    """_safe_softmax: a row that is all -inf gives zeros."""
-    y = softmax(b, x, dim)
-    axis = axis_of(x, dim)
-    empty = b.reduce(b.compare("EQ", x, b.lift(-math.inf, x.dtype)), [axis], "and", True)
-    return b.select(empty, b.lift(0, y.dtype), y)
+def softmax(name: str):
+    """``dim`` and the type of the result; torch states it besides ``dtype``."""
+    return lambda b, x, dim, dtype=None: b.compose(name, x, axis=dim, dtype=b.dtype)
 
 
 TABLE = {
@@ -233,11 +163,11 @@ TABLE = {
     "aten._native_batch_norm_legit.default": batch_norm_functional,
     "aten._native_batch_norm_legit.no_stats": batch_norm_no_stats,
     "aten.native_batch_norm.default": batch_norm_functional,
-    "aten.softmax.int": softmax,
-    "aten._softmax.default": lambda b, x, dim, half_to_float: softmax(b, x, dim),
-    "aten.log_softmax.int": log_softmax,
-    "aten._log_softmax.default": lambda b, x, dim, half_to_float: log_softmax(b, x, dim),
-    "aten._safe_softmax.default": normalize_safe,
+    "aten.softmax.int": softmax("softmax"),
+    "aten._softmax.default": softmax("softmax"),
+    "aten.log_softmax.int": softmax("log_softmax"),
+    "aten._log_softmax.default": softmax("log_softmax"),
+    "aten._safe_softmax.default": softmax("safe_softmax"),
 }
 
 #: Ops that write to several arguments: their entries return the result, and a list of what is

@@ -1,0 +1,85 @@
+//! Declares and emits compositions: lowerings of more than a few ops that front ends share.
+//!
+//! A composition is to a bridge what an op is to a pass: it has a name, operands, attributes,
+//! results and numbered constraints, and one body. A bridge makes its struct and calls
+//! [`Composition::emit`], or calls it by name ([`compose`]), as Python does.
+//!
+//! Invariant: a body builds no op that fails at a size that the constraints admit.
+#[macro_use]
+mod declare;
+#[macro_use]
+mod attribute;
+mod activation;
+mod docs;
+mod given;
+mod normalization;
+mod softmax;
+
+pub use activation::Approximation;
+pub use attribute::Attribute;
+pub use declare::{Argument, Arity, Composed, Composition, CompositionDef, OperandDef};
+pub use docs::docs;
+
+use crate::emit::Emitter;
+use disc_ir::{Attr, Code, Diagnostic, Value, text::closest};
+use given::Given;
+
+composition_table! {
+    activation::{
+        Elu, Gelu, Glu, HardShrink, HardSigmoid, HardSwish, HardTanh, LeakyRelu, LogSigmoid, Mish, PRelu, Silu, SoftShrink, Softplus,
+        Threshold,
+    },
+    normalization::{BatchNorm, FeatureNorm, GroupNorm, LayerNorm, RmsNorm, WeightNorm},
+    softmax::{LogSoftmax, SafeSoftmax, Softmax},
+}
+
+/// Returns the composition of a name.
+///
+/// # Errors
+/// There is none; the nearest name is in the help.
+pub fn find(name: &str) -> Result<&'static CompositionDef, Diagnostic> {
+    COMPOSITIONS.iter().find(|def| def.name == name).ok_or_else(|| {
+        let error = Diagnostic::new(Code::E0102, format!("there is no composition `{name}`"));
+        match closest(name, COMPOSITIONS.iter().map(|def| def.name)) {
+            Some(near) => error.help(format!("is `{near}` meant?")),
+            None => error,
+        }
+    })
+}
+
+/// Emits a composition by its declaration.
+///
+/// # Errors
+/// Operands or attributes that do not fit the declaration, or a constraint that does not hold; the
+/// error names the composition.
+pub fn compose(b: &Emitter<'_>, def: &'static CompositionDef, operands: &[Argument], attrs: &[(&'static str, Attr)]) -> Composed {
+    let given = Given::new(b, def, operands, attrs)?;
+    (def.emit)(b, &given).map_err(|error| {
+        let inner = error.op.clone();
+        let error = Diagnostic { op: Some(def.name.to_owned()), ..error };
+        match inner {
+            Some(op) if op != def.name => error.note(format!("in the op `{op}`")),
+            _ => error,
+        }
+    })
+}
+
+/// Returns an axis that counts from the front; a negative one counts from the back. A scalar has
+/// axis 0.
+fn axis_of(b: &Emitter<'_>, x: Value, axis: i64) -> Result<usize, Diagnostic> {
+    let rank = b.rank(x).max(1) as i64;
+    let from_front = if axis < 0 { axis + rank } else { axis };
+    if (0..rank).contains(&from_front) {
+        return Ok(from_front as usize);
+    }
+    Err(Diagnostic::new(Code::E0206, format!("(C1) axis {axis} is out of range of a tensor of rank {rank}")))
+}
+
+/// As [`axis_of`], for distinct axes.
+fn axes_of(b: &Emitter<'_>, x: Value, axes: &[i64]) -> Result<Vec<usize>, Diagnostic> {
+    let found: Vec<usize> = axes.iter().map(|&axis| axis_of(b, x, axis)).collect::<Result<_, _>>()?;
+    match found.iter().enumerate().find(|(i, axis)| found[..*i].contains(axis)) {
+        Some((_, axis)) => Err(Diagnostic::new(Code::E0206, format!("(C1) axis {axis} is named twice"))),
+        None => Ok(found),
+    }
+}

@@ -1,0 +1,220 @@
+//! Emits every composition for each element type, with static, partly open and open sizes, and runs
+//! it by the interpreter: no size that the constraints admit fails, and every type agrees with f64.
+use disc_import::{
+    compose::{self, COMPOSITIONS},
+    emit::{Emitter, Learned, Operand},
+};
+use disc_ir::{
+    Attr, Builder, DType, Dim, Function, FunctionKind, Module, Type,
+    interp::{self, Tensor},
+    ops::{DTypeClass, Stage},
+    verify,
+};
+
+/// The sizes of the named axes, as the tests run them.
+const SIZES: [i64; 4] = [0, 1, 3, 17];
+
+/// An operand of a recipe.
+#[derive(Clone, Copy)]
+enum Given {
+    /// A tensor: `N` and `S` are open axes, numbers are fixed.
+    Tensor(&'static str),
+    Number(f64),
+    Absent,
+}
+
+use Given::{Absent, Number, Tensor as T};
+
+struct Recipe {
+    name: &'static str,
+    operands: Vec<Given>,
+    attrs: Vec<(&'static str, Attr)>,
+}
+
+fn recipe(name: &'static str, operands: &[Given], attrs: &[(&'static str, Attr)]) -> Recipe {
+    Recipe { name, operands: operands.to_vec(), attrs: attrs.to_vec() }
+}
+
+fn ints(values: &[i64]) -> Attr {
+    Attr::Ints(values.to_vec())
+}
+
+fn recipes() -> Vec<Recipe> {
+    let epsilon = Number(1e-5);
+    vec![
+        recipe(
+            "elu",
+            &[T("N S")],
+            &[("alpha", Attr::Float(1.5)), ("scale", Attr::Float(1.25)), ("input_scale", Attr::Float(0.5))],
+        ),
+        recipe("gelu", &[T("N S")], &[("approximate", Attr::Enum("none"))]),
+        recipe("gelu", &[T("S")], &[("approximate", Attr::Enum("tanh"))]),
+        recipe("glu", &[T("N 6 S")], &[("axis", Attr::Int(-2))]),
+        recipe("hard_shrink", &[T("N S")], &[("limit", Attr::Float(0.5))]),
+        recipe("hard_sigmoid", &[T("N S")], &[]),
+        recipe("hard_swish", &[T("")], &[]),
+        recipe("hard_tanh", &[T("N S"), Number(-1.0), Number(0.5)], &[]),
+        recipe("leaky_relu", &[T("N S"), Number(0.1)], &[]),
+        recipe("log_sigmoid", &[T("N S")], &[]),
+        recipe("mish", &[T("N S")], &[]),
+        recipe("prelu", &[T("N 4 S"), T("4")], &[]),
+        recipe("silu", &[T("N S")], &[]),
+        recipe("soft_shrink", &[T("N S")], &[("limit", Attr::Float(0.5))]),
+        recipe("softplus", &[T("N S"), Number(2.0), Number(20.0)], &[]),
+        recipe("threshold", &[T("N S"), Number(0.25), Number(-2.0)], &[]),
+        recipe("batch_norm", &[T("N 4 S"), T("4"), T("4"), T("4"), T("4"), Number(20.0)], &[]),
+        recipe("batch_norm", &[T("N 4"), Absent, Absent, T("4"), T("4"), Number(20.0)], &[]),
+        recipe("feature_norm", &[T("N 4 S"), T("4"), T("4"), epsilon], &[("axes", ints(&[0, 2]))]),
+        recipe("group_norm", &[T("N 6 S"), T("6"), T("6"), epsilon], &[("groups", Attr::Int(3))]),
+        recipe("layer_norm", &[T("N S 8"), T("8"), T("8"), epsilon], &[("axes", ints(&[-1]))]),
+        recipe("layer_norm", &[T("N S"), Absent, Absent, epsilon], &[("axes", ints(&[0, 1]))]),
+        recipe("rms_norm", &[T("N S 8"), T("8"), epsilon], &[("axes", ints(&[-1]))]),
+        recipe("weight_norm", &[T("4 S"), T("4 1")], &[("kept", ints(&[0]))]),
+        recipe("log_softmax", &[T("N S")], &[("axis", Attr::Int(1))]),
+        recipe("safe_softmax", &[T("N S")], &[("axis", Attr::Int(-1))]),
+        recipe("softmax", &[T("N S")], &[("axis", Attr::Int(0))]),
+    ]
+}
+
+/// The way in which named axes are typed.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Open {
+    Both,
+    First,
+    Neither,
+}
+
+/// Builds a program of one composition. `N` and `S` have these sizes where they are not open.
+fn program(recipe: &Recipe, dtype: DType, open: Open, sizes: (i64, i64)) -> Module {
+    let def = compose::find(recipe.name).unwrap();
+    let mut function = Function::new("main", FunctionKind::Func);
+    let body = function.body;
+    let axis = |word: &str| match (word, open) {
+        ("N", Open::Neither) => Dim::constant(sizes.0),
+        ("S", Open::Neither | Open::First) => Dim::constant(sizes.1),
+        ("N" | "S", _) => Dim::symbol(word),
+        (number, _) => Dim::constant(number.parse().unwrap()),
+    };
+    let mut operands = Vec::new();
+    for (i, given) in recipe.operands.iter().enumerate() {
+        operands.push(match given {
+            Absent => None,
+            Number(number) => Some(Operand::Float(*number)),
+            T(dims) => {
+                let value = function.add_argument(body, Type::tensor(dims.split_whitespace().map(axis), dtype));
+                function.set_name(value, format!("x{i}"));
+                Some(Operand::Value(value))
+            }
+        });
+    }
+    let mut attrs = recipe.attrs.clone();
+    if def.attrs.iter().any(|attr| attr.name == "dtype") {
+        attrs.push(("dtype", Attr::DType(dtype)));
+    }
+    let emitter = Emitter::new(Builder::new(&mut function), Learned::default(), None);
+    let results = compose::compose(&emitter, def, &operands, &attrs).unwrap_or_else(|error| panic!("{}: {error}", recipe.name));
+    assert_eq!(results.len(), def.results.len(), "{}", recipe.name);
+    let (mut builder, _) = emitter.into_parts();
+    builder.ret(&results).unwrap();
+    function.results = results.iter().map(|&value| function.ty(value).clone()).collect();
+    let module = Module { functions: vec![function], weights: Vec::new(), lines: Default::default() };
+    verify(&module, Stage::Tensor).unwrap_or_else(|errors| panic!("{} {dtype} {open:?}: {errors:?}\n{module}", recipe.name));
+    module
+}
+
+/// Small numbers, the same for each type that has them.
+fn inputs(recipe: &Recipe, dtype: DType, (n, s): (i64, i64)) -> Vec<Tensor> {
+    let mut state = 1u64;
+    let mut draw = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        ((state >> 33) % 33) as f64 / 8.0 - 2.0
+    };
+    let tensors = recipe.operands.iter().filter_map(|given| if let T(dims) = given { Some(*dims) } else { None });
+    let made = tensors.map(|dims| {
+        let size = |word| match word {
+            "N" => n,
+            "S" => s,
+            number => str::parse(number).unwrap(),
+        };
+        let sizes: Vec<i64> = dims.split_whitespace().map(size).collect();
+        let elements: Vec<f64> = (0..sizes.iter().product::<i64>()).map(|_| draw()).collect();
+        Tensor::from_f64s(dtype, &sizes, &elements).unwrap()
+    });
+    made.collect()
+}
+
+fn tolerance(dtype: DType) -> f64 {
+    match dtype {
+        DType::BF16 => 4e-2,
+        DType::F16 => 5e-3,
+        _ => 1e-4,
+    }
+}
+
+fn check(recipe: &Recipe, dtype: DType, open: Open, sizes: (i64, i64)) {
+    let run = |dtype| interp::run(&program(recipe, dtype, open, sizes), "main", &inputs(recipe, dtype, sizes));
+    let context = format!("{} {dtype} {open:?} {sizes:?}", recipe.name);
+    let got = run(dtype).unwrap_or_else(|error| panic!("{context}: {error}"));
+    let wanted = run(DType::F64).unwrap_or_else(|error| panic!("{context}: {error}"));
+    for (got, wanted) in got.iter().zip(&wanted) {
+        assert_eq!(got.dims(), wanted.dims(), "{context}");
+        for (a, b) in got.to_f64s().into_iter().zip(wanted.to_f64s()) {
+            let bound = tolerance(dtype) * b.abs().max(1.0);
+            assert!((a - b).abs() <= bound || (a.is_nan() && b.is_nan()) || a == b, "{context}: {a} and {b}");
+        }
+    }
+}
+
+#[test]
+fn every_composition_has_a_recipe() {
+    let recipes = recipes();
+    let missing: Vec<&str> =
+        COMPOSITIONS.iter().map(|def| def.name).filter(|name| !recipes.iter().any(|recipe| recipe.name == *name)).collect();
+    assert!(missing.is_empty(), "without a recipe: {missing:?}");
+}
+
+#[test]
+fn compositions_take_every_size_and_float_type() {
+    for recipe in recipes() {
+        for dtype in DTypeClass::FLOAT.members() {
+            for open in [Open::Both, Open::First, Open::Neither] {
+                for n in SIZES {
+                    for s in SIZES {
+                        check(&recipe, dtype, open, (n, s));
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_call_that_does_not_fit_is_an_error_that_names_the_composition() {
+    let mut function = Function::new("main", FunctionKind::Func);
+    let body = function.body;
+    let x = function.add_argument(body, Type::tensor([Dim::symbol("N"), Dim::constant(5)], DType::F32));
+    let i = function.add_argument(body, Type::tensor([Dim::symbol("N")], DType::I64));
+    let emitter = Emitter::new(Builder::new(&mut function), Learned::default(), None);
+    let of = |name: &str, operands: &[Option<Operand>], attrs: &[(&'static str, Attr)]| {
+        let error = compose::find(name).and_then(|def| compose::compose(&emitter, def, operands, attrs)).unwrap_err();
+        error.to_string()
+    };
+    let (x, i) = (Some(Operand::from(x)), Some(Operand::from(i)));
+    let one = std::slice::from_ref(&x);
+    assert!(of("softmx", one, &[]).contains("is `softmax` meant?"));
+    assert_eq!(of("silu", &[], &[]), "error[E0201]: `silu`: 0 operands, expected (x)");
+    assert_eq!(of("silu", &[i], &[]), "error[E0204]: `silu`: operand `x` has element type i64, expected float");
+    assert_eq!(of("silu", &[None], &[]), "error[E0201]: `silu`: operand `x` is needed");
+    assert_eq!(of("silu", &[Some(1.0.into())], &[]), "error[E0201]: `silu`: operand `x` is a number, expected a tensor");
+    assert!(of("gelu", one, &[("aproximate", Attr::Enum("tanh"))]).contains("is `approximate` meant?"));
+    assert_eq!(of("gelu", one, &[]), "error[E0202]: `gelu`: attribute `approximate` is needed");
+    let word = of("gelu", one, &[("approximate", Attr::Enum("sigmoid"))]);
+    assert_eq!(word, "error[E0202]: `gelu`: attribute `approximate` must be one of none, tanh");
+    assert_eq!(
+        of("glu", one, &[("axis", Attr::Int(2))]),
+        "error[E0206]: `glu`: (C1) axis 2 is out of range of a tensor of rank 2"
+    );
+    assert_eq!(of("glu", one, &[("axis", Attr::Int(1))]), "error[E0203]: `glu`: sizes 1 and 0 do not fit: expected 1 == 0");
+    let twice = of("layer_norm", &[x, None, None, Some(1e-5.into())], &[("axes", ints(&[0, -2]))]);
+    assert_eq!(twice, "error[E0206]: `layer_norm`: (C1) axis 0 is named twice");
+}
