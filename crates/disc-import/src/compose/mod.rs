@@ -13,12 +13,17 @@ mod activation;
 mod docs;
 mod given;
 mod normalization;
+mod order;
+mod reduction;
+mod scan;
 mod softmax;
 
 pub use activation::Approximation;
 pub use attribute::Attribute;
 pub use declare::{Argument, Arity, Composed, Composition, CompositionDef, OperandDef};
 pub use docs::docs;
+pub use reduction::Extreme;
+pub use scan::Running;
 
 use crate::emit::Emitter;
 use disc_ir::{Attr, Code, Diagnostic, Value, text::closest};
@@ -30,6 +35,9 @@ composition_table! {
         Threshold,
     },
     normalization::{BatchNorm, FeatureNorm, GroupNorm, LayerNorm, RmsNorm, WeightNorm},
+    order::{KthLeast, Median, SortPlaces, TopKOf},
+    reduction::{ArgExtreme, ArgReduce, LogSumExp, LpNorm, Mean, Variance},
+    scan::{Difference, RunningExtreme, RunningLogSumExp, RunningTotal},
     softmax::{LogSoftmax, SafeSoftmax, Softmax},
 }
 

@@ -2,7 +2,10 @@
 //!
 //! The mean is computed in two passes, and what its rounding left is added: it is wrong by up to an
 //! ULP of the values, and where these are equal, a multiple of that would be all there is.
-use super::{Composed, axes_of};
+use super::{
+    Composed, axes_of,
+    reduction::{Moments, count},
+};
 use crate::emit::{Emitter, Operand};
 use disc_ir::{Code, DType, Diagnostic, Dim, OpKind, Value, ops::DTypeClass};
 
@@ -135,12 +138,9 @@ struct Norm {
 
 fn normalised(b: &Emitter<'_>, x: Value, axes: &[usize], epsilon: Operand) -> Result<Norm, Diagnostic> {
     let number = count(b, x, axes)?;
-    let mean = b.div(b.sum(x, axes, true)?, count(b, x, axes)?)?;
-    let distance = b.sub(x, mean)?;
-    let squares = b.sum(b.mul(distance, distance)?, axes, true)?;
-    let rest = b.sum(distance, axes, true)?;
+    let Moments { mean, squares, distances } = Moments::of(b, x, axes)?;
     let deviation = b.op(OpKind::Rsqrt, &[b.add(b.div(squares, number)?, epsilon)?])?;
-    let mean = b.add(mean, b.div(rest, number)?)?;
+    let mean = b.add(mean, b.div(distances, number)?)?;
     let y = b.mul(b.sub(x, mean)?, deviation)?;
     Ok(Norm { y, mean, deviation })
 }
@@ -160,12 +160,6 @@ fn affine(
     };
     let scaled = scale.map_or(Ok(x), |scale| b.mul(x, placed(scale)?))?;
     bias.map_or(Ok(scaled), |bias| b.add(scaled, placed(bias)?))
-}
-
-/// The number of elements that are reduced, as a scalar of the type of `x`.
-fn count(b: &Emitter<'_>, x: Value, axes: &[usize]) -> Result<Value, Diagnostic> {
-    let sizes = b.shape(x);
-    b.lift(Dim::product(axes.iter().map(|&axis| sizes[axis].clone())), b.dtype(x))
 }
 
 /// Statistics of half precision only if all parameters are.
