@@ -9,7 +9,6 @@ import math
 
 from ...lowering import dtypes
 from ...lowering.sizes import same
-from .reduction import norm_of
 
 INF = math.inf
 
@@ -306,7 +305,7 @@ def flash_for_cpu(b, query, key, value, dropout_p=0.0, is_causal=False, *, attn_
 
 
 def cdist(b, x, y, p=2.0, compute_mode=None):
-    distance = b.op("abs", b.sub(b.unsqueeze(x, -2), b.unsqueeze(y, -3)))
+    distance = b.sub(b.unsqueeze(x, -2), b.unsqueeze(y, -3))
     found = _norm_last(b, distance, p)
     # The largest of no differences is no distance.
     return b.maximum(found, 0.0) if p == math.inf else found
@@ -325,15 +324,15 @@ def pairwise_norm(b, x, p=2.0):
     first = b.sub(b.mul(i, b.lift(n, "i64")), b.div(b.mul(i, b.add(i, 1)), 2))
     j = b.add(b.add(b.sub(pair, first), i), 1)
     distance = b.sub(b.take(x, 0, i, "clamp"), b.take(x, 0, j, "clamp"))
-    return _norm_last(b, b.op("abs", distance), p)
+    return _norm_last(b, distance, p)
 
 
 def _norm_last(b, x, p):
     if p == 0:
         # Counts the elements that differ; a difference of NaN makes the count NaN.
-        x = b.minimum(b.op("ceil", x), 1.0)
+        x = b.minimum(b.op("ceil", b.op("abs", x)), 1.0)
         return b.sum(x, [len(x.shape) - 1])
-    return norm_of(b, x, p, [len(x.shape) - 1], False)
+    return b.compose("lp_norm", x, order=p, axes=[-1], keep=False, dtype=x.dtype)
 
 
 def addr(b, x, u, v, *, beta=1, alpha=1):
