@@ -1,5 +1,6 @@
 //! Gives the types that attributes of compositions have.
 use disc_ir::{Attr, DType, Dim, attr::AttrKind};
+use std::sync::Arc;
 
 /// A type of attributes: the kind that a declaration shows, and how it is read.
 pub trait Attribute: Sized {
@@ -35,6 +36,7 @@ attribute!(f64, Float);
 attribute!(bool, Bool);
 attribute!(DType, DType);
 attribute!(Dim, Dim);
+attribute!(Arc<str>, Str);
 attribute!(Vec<i64>, Ints);
 attribute!(Vec<Dim>, Dims);
 

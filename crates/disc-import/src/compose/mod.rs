@@ -10,15 +10,22 @@ mod declare;
 #[macro_use]
 mod attribute;
 mod activation;
+mod adaptive;
+mod contraction;
+mod convolution;
 mod docs;
+mod einsum;
 mod given;
 mod normalization;
 mod order;
+mod pooling;
 mod reduction;
 mod scan;
 mod softmax;
+mod windows;
 
 pub use activation::Approximation;
+pub use adaptive::Cell;
 pub use attribute::Attribute;
 pub use declare::{Argument, Arity, Composed, Composition, CompositionDef, OperandDef};
 pub use docs::docs;
@@ -34,8 +41,13 @@ composition_table! {
         Elu, Gelu, Glu, HardShrink, HardSigmoid, HardSwish, HardTanh, LeakyRelu, LogSigmoid, Mish, PRelu, Silu, SoftShrink, Softplus,
         Threshold,
     },
+    adaptive::{AdaptiveMaxPool, AdaptivePool},
+    contraction::{Bilinear, Gemm, IntegerMatmul, Linear, Matmul, Outer, ScaledSum},
+    convolution::{ColumnsToImage, Convolution, ImageToColumns, TransposedConvolution},
+    einsum::{Einsum},
     normalization::{BatchNorm, FeatureNorm, GroupNorm, LayerNorm, RmsNorm, WeightNorm},
     order::{KthLeast, Median, SortPlaces, TopKOf},
+    pooling::{AveragePool, MaxPool, MaxPoolPlaces},
     reduction::{ArgExtreme, ArgReduce, LogSumExp, LpNorm, Mean, Variance},
     scan::{Difference, RunningExtreme, RunningLogSumExp, RunningTotal},
     softmax::{LogSoftmax, SafeSoftmax, Softmax},

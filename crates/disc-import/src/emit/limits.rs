@@ -23,7 +23,7 @@ pub fn highest(dtype: DType) -> Operand {
 }
 
 /// The value that changes nothing when it is combined by `how`.
-pub(super) fn neutral(how: OpKind, dtype: DType) -> Operand {
+pub fn neutral(how: OpKind, dtype: DType) -> Operand {
     match how {
         OpKind::Add | OpKind::Or | OpKind::Xor => 0.into(),
         OpKind::Multiply | OpKind::And => 1.into(),

@@ -18,7 +18,7 @@ pub use control::Sign;
 pub use emitter::Emitter;
 pub use index::{Gather, Scatter};
 pub use learned::Learned;
-pub use limits::{highest, lowest};
+pub use limits::{highest, lowest, neutral};
 pub use operand::Operand;
 pub use reduce::{Combine, Dot};
 pub use window::{Convolution, Window};

@@ -79,16 +79,16 @@ impl Emitter<'_> {
     /// # Errors
     /// No such axis.
     pub fn reduce(&self, x: Value, axes: &[usize], how: OpKind, keep: bool) -> Emitted {
-        let mut axes = axes.to_vec();
-        axes.sort_unstable();
-        if self.rank(x) == 0 {
+        if self.rank(x) == 0 || axes.is_empty() {
             return Ok(x);
         }
+        let mut axes = axes.to_vec();
+        axes.sort_unstable();
         let dtype = self.dtype(x);
         let init = self.neutral(how, dtype)?;
         let attrs = vec![("dims", list(&axes))];
         let result = self.combine(OpKind::Reduce, &[x, init], Combine::By(how), dtype, attrs)?;
-        if keep && !axes.is_empty() { self.unsqueeze(result, &axes) } else { Ok(result) }
+        if keep { self.unsqueeze(result, &axes) } else { Ok(result) }
     }
 
     /// The scalar that changes nothing when it is combined by `how`.
