@@ -155,3 +155,9 @@ composition! {
 fn outer(b: &Emitter<'_>, Outer { x, y }: Outer) -> Composed {
     Ok(vec![b.mul(b.unsqueeze(x, &[b.rank(x)])?, y)?])
 }
+
+/// `x` times the transposed `weight`, in the type of `x`, plus a bias.
+pub(super) fn linear_sums(b: &Emitter<'_>, x: Value, weight: Value, bias: Option<Value>) -> Result<Value, Diagnostic> {
+    let sums = b.dot(x, weight, &Dot { contracting: (&[1], &[1]), ..Dot::default() })?;
+    bias.map_or(Ok(sums), |bias| b.add(sums, bias))
+}

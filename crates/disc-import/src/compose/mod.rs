@@ -19,6 +19,7 @@ mod given;
 mod normalization;
 mod order;
 mod pooling;
+mod recurrent;
 mod reduction;
 mod scan;
 mod softmax;
@@ -29,6 +30,7 @@ pub use adaptive::Cell;
 pub use attribute::Attribute;
 pub use declare::{Argument, Arity, Composed, Composition, CompositionDef, OperandDef};
 pub use docs::docs;
+pub use recurrent::CellKind;
 pub use reduction::Extreme;
 pub use scan::Running;
 
@@ -48,6 +50,7 @@ composition_table! {
     normalization::{BatchNorm, FeatureNorm, GroupNorm, LayerNorm, RmsNorm, WeightNorm},
     order::{KthLeast, Median, SortPlaces, TopKOf},
     pooling::{AveragePool, MaxPool, MaxPoolPlaces},
+    recurrent::{RecurrentCell, RecurrentLayer},
     reduction::{ArgExtreme, ArgReduce, LogSumExp, LpNorm, Mean, Variance},
     scan::{Difference, RunningExtreme, RunningLogSumExp, RunningTotal},
     softmax::{LogSoftmax, SafeSoftmax, Softmax},

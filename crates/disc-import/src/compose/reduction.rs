@@ -142,13 +142,23 @@ fn arg_reduce(b: &Emitter<'_>, ArgReduce { x, axis, which, keep }: ArgReduce) ->
 }
 
 composition! {
-    /// The first position (i64) of the extreme element along `axis`. NaN is the most extreme.
+    /// The first position (i64) of the extreme element along `axis`, or of all elements in row-major
+    /// order. NaN is the most extreme.
     ///
-    /// (C1) `axis` is an axis of `x`; it has elements.
-    ArgExtreme = "arg_extreme"(x: one(ANY)) { axis: i64, which: Extreme, keep: bool } -> (place) in arg_extreme;
+    /// (C1) `axis` is an axis of `x`; the axes that are looked through have elements.
+    ArgExtreme = "arg_extreme"(x: one(ANY)) { axis: Option<i64>, which: Extreme, keep: bool } -> (place) in arg_extreme;
 }
 
 fn arg_extreme(b: &Emitter<'_>, ArgExtreme { x, axis, which, keep }: ArgExtreme) -> Composed {
+    let Some(axis) = axis else {
+        let rank = b.rank(x);
+        for axis in 0..rank {
+            require_elements(b, x, axis)?;
+        }
+        let flat = if rank > 0 { b.reshape(x, &[product(&b.shape(x))])? } else { x };
+        let place = first_place(b, flat, 0, which, false)?;
+        return Ok(vec![if keep { b.reshape(place, &vec![Dim::constant(1); rank])? } else { place }]);
+    };
     let axis = axis_of(b, x, axis)?;
     require_elements(b, x, axis)?;
     Ok(vec![first_place(b, x, axis, which, keep)?])

@@ -94,6 +94,22 @@ impl Emitter<'_> {
         self.combine(OpKind::Scatter, &[x, index, updates], how, dtype, attrs)
     }
 
+    /// The slice of size `sizes` that starts at `starts`, scalars, one for each axis.
+    ///
+    /// # Errors
+    /// The op's violated constraint.
+    pub fn dynamic_slice(&self, x: Value, starts: &[Value], sizes: &[Dim]) -> Result<Value, Diagnostic> {
+        self.request(OpKind::DynamicSlice, &[&[x], starts].concat(), |r| r.attr("sizes", sizes.to_vec()))
+    }
+
+    /// `x` with the slice that starts at `starts` replaced by `update`.
+    ///
+    /// # Errors
+    /// The op's violated constraint.
+    pub fn dynamic_update_slice(&self, x: Value, update: Value, starts: &[Value]) -> Result<Value, Diagnostic> {
+        self.op(OpKind::DynamicUpdateSlice, &[&[x, update], starts].concat())
+    }
+
     /// Sorts `xs[0]` stably along one axis, NaN as greatest; the others follow it.
     ///
     /// # Errors

@@ -7,7 +7,6 @@ from __future__ import annotations
 from ...lowering.sizes import is_int, product, same, spread
 from .convolution import convolution
 from .matmul import accumulate
-from .pooling import elements_at, window_offsets
 
 #: Windows of at most this many elements get a matmul for each of them, which reads its elements as
 #: they are stored; one matmul for all gathers them, and compiles as fast for any window.
@@ -84,6 +83,22 @@ def _by_elements(b, given, read, columns, kernel, form, dtype):
         summed = list(range(3, 3 + len(stride)))
         taps.append(b.unsqueeze(_summed(b, given, met, summed, summed, dtype), -1))
     return b.concatenate(taps, 3) if len(taps) > 1 else taps[0]
+
+
+def window_offsets(kernel):
+    offsets = [()]
+    for k in kernel:
+        offsets = [(*o, i) for o in offsets for i in range(k)]
+    return offsets
+
+
+def elements_at(b, x, lead, offset, strides, dilation, out):
+    """The element at ``offset`` of every window."""
+    for i, place in enumerate(offset):
+        axis = lead + i
+        start = place * dilation[axis]
+        x = b.slice(x, axis, start, start + (out[i] - 1) * strides[axis] + 1, strides[axis])
+    return x
 
 
 def _by_windows(b, given, read, columns, kernel, form, dtype):

@@ -74,11 +74,7 @@ def extreme_and_place(which):
 
 def place(which):
     def entry(b, x, dim=None, keepdim=False):
-        if dim is None and x.shape:
-            require_elements(b, x, range(len(x.shape)))
-            flat = b.reshape(x, [product(x.shape)])
-            return b.reshape(b.compose("arg_extreme", flat, axis=0, which=which, keep=False), b.shape)
-        return b.compose("arg_extreme", x, axis=dim or 0, which=which, keep=keepdim)
+        return b.compose("arg_extreme", x, axis=dim, which=which, keep=keepdim)
 
     return entry
 
