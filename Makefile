@@ -36,7 +36,7 @@ demo: setup develop ## compile BERT once, run it at 42 lengths, compare with eag
 
 examples: setup develop ## run every example and notebook, each as a user does
 	@scripts/setup.sh examples
-	@$(STEP) run "examples" scripts/pytest.sh tests/test_examples.py tests/test_zoo.py --examples all $(PYTEST_ARGS)
+	@$(STEP) run "examples" scripts/pytest.sh tests/project/test_examples.py tests/project/test_zoo.py --examples all $(PYTEST_ARGS)
 
 zoo: setup develop ## run some 160 architectures beside eager PyTorch, and write docs/models.md (an hour; it can be interrupted)
 	@scripts/setup.sh examples
@@ -57,11 +57,11 @@ test-aarch64: setup develop ## all of the run corpus, the op matrix, random prog
 	@rm -rf target/aarch64-packages
 	@$(STEP) run "packages for AArch64" $(PYTHON) scripts/aarch64_packages.py target/aarch64-packages
 	@DISC_AARCH64=all DISC_AARCH64_PACKAGES=$(CURDIR)/target/aarch64-packages cargo test --package disc --test aarch64
-	@DISC_AARCH64=all $(STEP) run "runtime for AArch64" scripts/pytest.sh -n 0 tests/test_aarch64.py
+	@DISC_AARCH64=all $(STEP) run "runtime for AArch64" scripts/pytest.sh -n 0 tests/packages/test_aarch64.py
 
 test-peer: setup develop ## run PyTorch's own tests of torch.compile with disc; PEER_TESTS=DIR is the folder test/ of a checkout of PyTorch
 	@scripts/setup.sh peer
-	@PYTHONPATH=tests:python $(PYTHON) -m peer.run --tests "$(PEER_TESTS)" $(PEER_ARGS)
+	@PYTHONPATH=tests/torch/compile:python $(PYTHON) -m peer.run --tests "$(PEER_TESTS)" $(PEER_ARGS)
 
 fuzz: ## fuzz the reader of packages with libFuzzer, each target for FUZZ seconds; needs nightly Rust
 	@$(STEP) run "libFuzzer, $(FUZZ) s a target" scripts/fuzz.sh $(FUZZ)

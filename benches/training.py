@@ -16,7 +16,7 @@ import torch
 from case import Case
 from torch import Tensor, nn
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests" / "support"))
 
 LENGTHS = ((4, 16), (8, 24), (3, 40), (6, 64), (2, 100), (5, 128))
 

@@ -22,7 +22,7 @@ from pathlib import Path
 
 os.environ.setdefault("DISC_CACHE", "0")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
-sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
+sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "support"))
 
 import apart
 import disc

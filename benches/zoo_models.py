@@ -14,7 +14,7 @@ import torch
 import zoo_transformers
 import zoo_vision
 
-#: Of the twenty calls of a model of tests/architecture_models.py, those that are run here.
+#: Of the twenty calls of a model of tests/support/architecture_models.py, those that are run here.
 PICKED, PICKED_IMAGES = (0, 4, 7), (0, 5, 6)
 
 

@@ -1,4 +1,4 @@
-"""Small models of transformers beside those of tests/architecture_models.py, with their calls."""
+"""Small models of transformers beside those of tests/support/architecture_models.py, with calls."""
 
 from __future__ import annotations
 

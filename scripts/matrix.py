@@ -47,7 +47,7 @@ def row(interpreter: str, results: Path) -> dict:
 
 
 def _suite(classname: str) -> str:
-    """The name of a file of tests: `slices` for `tests.test_slices.TestOf`."""
+    """The name of a file of tests: `slices` for `tests.torch.symbolic.test_slices.TestOf`."""
     found = re.search(r"\btest_(\w+)", classname)
     return found[1] if found else "docstrings"
 

@@ -3,7 +3,7 @@
 usage: python scripts/pictures.py [FOLDER]      FOLDER: default docs/images
 
 The chart shows a record of `benches/run.py --suite sentence`, the newest one. Text stays text, and
-equal input gives equal bytes, so that tests/test_pictures.py can compare.
+equal input gives equal bytes, so that tests/project/test_pictures.py can compare.
 """
 
 from __future__ import annotations

@@ -11,7 +11,8 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-TESTS="tests/test_torch_compile.py tests/test_drop_in.py tests/test_partition.py tests/test_written_inputs.py tests/test_capture.py tests/test_torch_rows.py"
+TESTS="tests/torch/compile/test_torch_compile.py tests/torch/module/test_drop_in.py tests/torch/module/test_written_inputs.py"
+TESTS+=" tests/torch/capture/test_capture.py tests/torch/capture/test_partition.py tests/torch/lowering/test_torch_rows.py"
 HOME_OF_VERSIONS=${DISC_VERSIONS:-.venvs}
 UV=$(command -v uv || echo .tools/bin/uv)
 

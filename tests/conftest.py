@@ -13,7 +13,7 @@ os.environ["DISC_CACHE"] = "0"
 
 #: Programs of test_cache_sound.py and test_cuda.py, which need arguments, and the harness of
 #: PyTorch's suites.
-collect_ignore = ["cache_cases.py", "cuda_child.py", "peer"]
+collect_ignore = ["torch/cache/cache_cases.py", "torch/devices/cuda_child.py", "torch/compile/peer"]
 
 
 @pytest.fixture(autouse=True, scope="session")

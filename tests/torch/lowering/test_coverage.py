@@ -12,7 +12,7 @@ from torch_rows import ROWS
 
 #: The modules that declare ops which are not torch's own.
 EXTENSIONS = {"transformers": "transformers.integrations.moe"}
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[3]
 
 
 def test_the_page_is_fresh():

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 
-BENCHES = Path(__file__).parent.parent / "benches"
+BENCHES = Path(__file__).parents[2] / "benches"
 
 
 @pytest.fixture(autouse=True)

@@ -1,7 +1,7 @@
 """Random modules for the tests of partitions: ops that disc compiles between ops that it lacks,
 writes in place, views, random numbers.
 
-``python tests/random_programs.py --count 2000 --seed 1`` tries many of them.
+``python tests/torch/capture/random_programs.py --count 2000 --seed 1`` tries many of them.
 """
 
 from __future__ import annotations

@@ -72,7 +72,7 @@ def test_threads_that_need_the_rest_at_once_wait_for_it(model):
 _FORKED = """
 import os, sys
 import torch
-sys.path.insert(0, os.path.dirname(sys.argv[1]))
+sys.path[:] = sys.argv[1:]
 import disc
 from test_deferred import Layers
 torch.set_num_threads(1)
@@ -93,14 +93,14 @@ sys.exit(os.waitstatus_to_exitcode(status))
 
 
 def test_a_child_that_is_forked_meanwhile_compiles_for_itself():
-    run = [sys.executable, "-c", _FORKED, __file__]
+    run = [sys.executable, "-c", _FORKED, *sys.path]
     assert subprocess.run(run, timeout=300).returncode == 0
 
 
 _ENDS = """
-import os, sys
+import sys
 import torch
-sys.path.insert(0, os.path.dirname(sys.argv[1]))
+sys.path[:] = sys.argv[1:]
 import disc
 from test_deferred import Layers
 torch.manual_seed(0)
@@ -114,7 +114,7 @@ print(disc.report(fast).to_dict()["cache"]["code"])
 
 def test_a_process_that_ends_leaves_its_code_to_the_next(tmp_path):
     env = {**os.environ, "DISC_CACHE": "1", "DISC_CACHE_DIR": str(tmp_path)}
-    run = [sys.executable, "-c", _ENDS, __file__]
+    run = [sys.executable, "-c", _ENDS, *sys.path]
     states = [
         subprocess.run(
             run, env=env, stdout=subprocess.PIPE, text=True, check=True, timeout=300
@@ -147,9 +147,9 @@ def test_each_cache_gets_the_code(model, tmp_path, monkeypatch):
 
 
 _FAILS = """
-import os, resource, sys
+import resource, sys
 import torch
-sys.path.insert(0, os.path.dirname(sys.argv[1]))
+sys.path[:] = sys.argv[1:]
 import disc
 from disc import _disc
 from test_deferred import Layers
@@ -177,5 +177,5 @@ with torch.no_grad():
 
 def test_functions_that_cannot_be_linked_are_a_reason_in_the_report():
     """No file can be opened: PyTorch serves the calls that need them."""
-    run = [sys.executable, "-c", _FAILS, __file__]
+    run = [sys.executable, "-c", _FAILS, *sys.path]
     assert subprocess.run(run, timeout=300).returncode == 0

@@ -63,7 +63,7 @@ def programs(tmp_path_factory, environment):
     )
     built = ROOT / os.environ.get("CARGO_TARGET_DIR", "target") / TRIPLE / "debug/libdisc_capi.so"
     shutil.copy(built, folder / "libdisc.so")
-    for source in ("tests/capi/check.c", "examples/c/run_package.c"):
+    for source in ("tests/packages/capi/check.c", "examples/c/run_package.c"):
         program = folder / source.split("/")[-1].removesuffix(".c")
         link = [f"-L{folder}", "-ldisc", f"-Wl,-rpath,{folder}"]
         header = f"-I{ROOT}/crates/disc-capi/include"

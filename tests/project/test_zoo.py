@@ -16,7 +16,7 @@ pytestmark = pytest.mark.fallback
 def zoo(request, monkeypatch):
     if request.config.getoption("--examples") != "all":
         pytest.skip("runs in `make examples`")
-    monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "benches"))
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "benches"))
     import zoo
 
     return zoo

@@ -1,4 +1,4 @@
-"""One rank of tests/test_training_ranks.py: ``training_ranks.py KIND RANK RANKS FILE OUT``.
+"""One rank of test_training_ranks.py: ``training_ranks.py KIND RANK RANKS FILE OUT``.
 
 Trains a model for some steps on its share of each batch, and writes the weights to ``OUT.RANK``.
 """

@@ -1,4 +1,4 @@
-"""The functions whose gradients tests/test_training_rows.py compares: each with its inputs for a
+"""The functions whose gradients test_training_rows.py compares: each with its inputs for a
 size.
 
 Every floating-point input is differentiated. ``held`` are the positions of those that are

@@ -1,4 +1,4 @@
-"""The ways to compile a model that ``tests/architectures.py`` tries.
+"""The ways to compile a model that ``tests/support/architectures.py`` tries.
 
 Each door takes an architecture and gives a row of the table: what became of the calls.
 """

@@ -286,7 +286,7 @@ def test_a_failing_call_closes_its_ranges():
 
 def test_the_blocks_of_the_guide_run_in_order(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    page = Path(__file__).parent.parent / "docs" / "guide" / "profiling.md"
+    page = Path(__file__).parents[2] / "docs" / "guide" / "profiling.md"
     blocks = re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
     # The last one configures logging for the whole process.
     assert len(blocks) == 4

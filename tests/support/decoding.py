@@ -1,6 +1,6 @@
 """Generates words with small models of transformers, compiled and eager, and compares the tokens.
 
-``python tests/decoding.py [--only PATTERN] [--doors NAMES] [--caches NAMES] [--ways NAMES]
+``python tests/support/decoding.py [--only PATTERN] [--doors NAMES] [--caches NAMES] [--ways NAMES]
 [--steps N] [--out FILE]`` prints a line of JSON for each case. A model behind a door with a cache
 runs in a process of its own, under a time limit, in one way after the other: later ways find the
 graphs of earlier ones. Where eager mode itself fails, the case is "refused".

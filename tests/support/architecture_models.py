@@ -1,6 +1,6 @@
 """Small models of transformers, with random weights, and the calls that each is tried with.
 
-``tests/architectures.py`` runs them.
+``tests/support/architectures.py`` runs them.
 """
 
 from __future__ import annotations

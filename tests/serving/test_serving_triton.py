@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import torch
 
-MODEL = Path(__file__).parents[1] / "examples/serving/triton/sentence/1/model.py"
+MODEL = Path(__file__).parents[2] / "examples/serving/triton/sentence/1/model.py"
 
 
 class Sentence(torch.nn.Module):

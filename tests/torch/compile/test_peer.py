@@ -10,7 +10,8 @@ from pathlib import Path
 
 from peer.workers import Worker
 
-TESTS = Path(__file__).parent
+HERE = Path(__file__).parent
+ROOT = HERE.parents[2]
 
 SUITE = """
 import sys, unittest
@@ -48,7 +49,7 @@ for line in sys.stdin:
 
 
 def _peer(*arguments: str) -> subprocess.CompletedProcess:
-    path = os.pathsep.join([str(TESTS), str(TESTS.parent / "python")])
+    path = os.pathsep.join([str(HERE), str(ROOT / "python")])
     return subprocess.run(
         [sys.executable, "-m", "peer.run", *arguments],
         env={**os.environ, "PYTHONPATH": path},

@@ -1,7 +1,7 @@
 """Runs small models of transformers through disc, each at twenty shapes, beside eager.
 
-``python tests/architectures.py [--door compile] [--only PATTERN] [--out FILE] [--page F]`` prints
-a line of JSON for each model. A model runs in a process of its own, under a time limit.
+``python tests/support/architectures.py [--door compile] [--only PATTERN] [--out FILE] [--page F]``
+prints a line of JSON for each model. A model runs in a process of its own, under a time limit.
 ``--page`` writes the table from ``--from`` files too. The doors are in architecture_doors.py.
 """
 
@@ -84,7 +84,7 @@ def _page(rows: list[dict], door: Door) -> str:
     lines = [
         f"# {door.title}",
         "",
-        "Small models of transformers with random weights, each called at twenty shapes (`tests/architectures.py`",
+        "Small models of transformers with random weights, each called at twenty shapes (`tests/support/architectures.py`",
         "generates this page). Results are compared with those of eager: *wrong* and *error* are outcomes. *Share* is",
         "that of operations compiled.",
         *door.about,

@@ -15,7 +15,7 @@ import pytest
 import torch
 from torch.utils import _pytree as pytree
 
-BENCHES = Path(__file__).parent.parent / "benches"
+BENCHES = Path(__file__).parents[2] / "benches"
 
 
 def suite(name: str):

@@ -11,7 +11,7 @@ import sys
 
 import pytest
 
-ROOT = pathlib.Path(__file__).parents[1]
+ROOT = pathlib.Path(__file__).parents[3]
 CASES = (
     "devices",
     "arrays_of_the_host",
@@ -47,6 +47,6 @@ def driver(tmp_path_factory):
 @pytest.mark.parametrize("case", CASES)
 def test_calls_on_a_gpu(driver, case):
     environment = {**os.environ, "LD_LIBRARY_PATH": str(driver), "DISC_CACHE": "0"}
-    child = [sys.executable, str(ROOT / "tests" / "cuda_child.py"), case]
+    child = [sys.executable, str(pathlib.Path(__file__).with_name("cuda_child.py")), case]
     done = subprocess.run(child, env=environment, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -12,7 +12,7 @@ import torch
 from markdown_it import MarkdownIt
 
 #: Languages of blocks. Rust is tested by rustdoc (crates/disc-ral/src/lib.rs), C and packages by
-#: tests/test_capi.py and tests/test_rust_library.py; text is output.
+#: tests/packages/test_capi.py and tests/packages/test_rust_library.py; text is output.
 LANGUAGES = {"python", "sh", "rust", "rust,no_run", "toml", "text", "json"}
 
 
@@ -25,7 +25,7 @@ def _name(page) -> str:
 def test_the_blocks_of_a_page_run(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    monkeypatch.setenv("DISC_TESTS", str(pages.ROOT / "tests"))
+    monkeypatch.setenv("DISC_TESTS", str(pages.ROOT / "tests" / "support"))
     torch.manual_seed(0)
     for example in pages.parsed(page).examples():
         example.evaluate()

@@ -45,7 +45,7 @@ def _build(installed, source, program, *link):
     ids=["shared", "static"],
 )
 def test_calls_and_failures(installed, package, tmp_path, link):
-    program = _build(installed, "tests/capi/check.c", tmp_path / "check", *link)
+    program = _build(installed, "tests/packages/capi/check.c", tmp_path / "check", *link)
     done = subprocess.run([program, package], capture_output=True, text=True, cwd=tmp_path)
     assert (done.returncode, done.stdout) == (0, "ok\n"), done.stderr
 

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 _SPEC = importlib.util.spec_from_file_location("matrix", ROOT / "scripts" / "matrix.py")
 assert _SPEC is not None
 assert _SPEC.loader is not None

@@ -29,7 +29,7 @@ from sybil import Example, Sybil
 from sybil.evaluators.python import PythonEvaluator
 from sybil.parsers.markdown import CodeBlockParser
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs" / "guide").glob("*.md")), ROOT / "docs" / "security.md")
 #: Programs of which a reader has to have one; they are not run here.
 FOREIGN = {"curl", "docker", "gcc", "git", "pip", "uv"}

@@ -16,7 +16,7 @@ import pytest
 
 pytestmark = pytest.mark.fallback
 
-FOLDER = Path(__file__).parents[1] / "examples"
+FOLDER = Path(__file__).parents[2] / "examples"
 NOTEBOOKS = sorted(path.stem for path in (FOLDER / "notebooks").glob("*.ipynb"))
 #: `make demo` runs it.
 DEMO = "demo"
