@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::{
     capi,
-    layers::{LAYERS, PACKAGES},
+    layers::{LAYERS, PACKAGES, TEST_FOLDERS},
     sources,
 };
 
@@ -46,6 +46,7 @@ fn generated(root: &Path) -> Result<Vec<Generated>> {
     Ok(vec![
         Generated { path: "ARCHITECTURE.md", section: Some("crates"), text: crate_map(root)? },
         Generated { path: "ARCHITECTURE.md", section: Some("packages"), text: package_map() },
+        Generated { path: "ARCHITECTURE.md", section: Some("tests"), text: test_map() },
         Generated { path: "docs/guide/settings.md", section: Some("options"), text: disc_options::render::settings() },
         file("python/disc/core/option_fields.py", disc_options::render::python_fields()),
         file("crates/disc-capi/include/disc.h", capi::header(root)?),
@@ -109,6 +110,12 @@ fn crate_map(root: &Path) -> Result<String> {
 fn package_map() -> String {
     let rows = PACKAGES.iter().map(|package| format!("| `disc.{}` | {} |\n", package.name, package.does));
     format!("| package | what it does |\n|---|---|\n{}", rows.collect::<String>())
+}
+
+/// The table of folders of Python tests.
+fn test_map() -> String {
+    let rows = TEST_FOLDERS.iter().map(|folder| format!("| {} | {} |\n", folder.name, folder.mirrors));
+    format!("| folder | what it tests |\n|---|---|\n{}", rows.collect::<String>())
 }
 
 #[cfg(test)]

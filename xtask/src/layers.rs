@@ -2,7 +2,8 @@
 //! outside crates that have one door only.
 //!
 //! These tables are the one place; ARCHITECTURE.md shows them, and `tidy` holds every Cargo.toml to
-//! them, dev-dependencies included, and every import of the Python package.
+//! them, dev-dependencies included, every import of the Python package,
+//! and every Python test.
 
 /// One crate of the workspace.
 pub(crate) struct Layer {
@@ -103,6 +104,35 @@ pub(crate) const PACKAGES: &[Package] = &[
     package("torch.partition", "Divides a graph into clusters that disc compiles and ops that torch runs."),
     package("torch.cache", "Keeps captures on disk, under a fingerprint of the module and its code."),
     package("torch", "The compiled module, its calls, results and weights."),
+];
+
+/// A folder of Python tests.
+pub(crate) struct TestFolder {
+    pub(crate) name: &'static str,
+    /// The code that its tests are for: the table in ARCHITECTURE.md has it, with paths that exist.
+    pub(crate) mirrors: &'static str,
+}
+
+const fn tests(name: &'static str, mirrors: &'static str) -> TestFolder {
+    TestFolder { name, mirrors }
+}
+
+/// Every folder that has tests in Python, in the order of the code from the front end down.
+pub(crate) const TEST_FOLDERS: &[TestFolder] = &[
+    tests("tests/core", "python/disc/core: options, errors, reports, logs, profiles"),
+    tests("tests/torch/symbolic", "python/disc/torch/symbolic, python/disc/torch/overrides"),
+    tests("tests/torch/capture", "python/disc/torch/capture, python/disc/torch/tracer, python/disc/torch/partition"),
+    tests("tests/torch/lowering", "python/disc/torch/lowering, python/disc/torch/decompositions; a case for each ATen overload"),
+    tests("tests/torch/cache", "python/disc/torch/cache"),
+    tests("tests/torch/module", "python/disc/torch/module, python/disc/torch/watch: what a call sees and changes"),
+    tests("tests/torch/compile", "python/disc/torch/compile: graphs of dynamo, training"),
+    tests("tests/torch/devices", "python/disc/torch/devices, crates/disc-simt, crates/disc-fake-cuda"),
+    tests("tests/torch/models", "whole models, compared with eager"),
+    tests("tests/native", "crates/disc-python: the extension module by itself"),
+    tests("tests/compiler", "crates/disc, crates/disc-passes, crates/disc-codegen: kernels, memory and versions of models"),
+    tests("tests/packages", "crates/disc-ral, crates/disc-capi: packages and the programs that run them"),
+    tests("tests/serving", "crates/disc-serve, examples/serving"),
+    tests("tests/project", "pages, examples, benches, pictures"),
 ];
 
 /// Packages that every front end uses: these import none of [`FRAMEWORKS`].

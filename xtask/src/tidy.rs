@@ -15,6 +15,7 @@ mod packages;
 mod passes;
 mod places;
 mod prose;
+mod test_folders;
 mod tokens;
 mod words;
 
@@ -67,6 +68,7 @@ pub(crate) fn run(root: &Path) -> Result<bool> {
     findings.extend(codes::check(&sources));
     findings.extend(maps::check(&sources));
     findings.extend(passes::check(&sources));
+    findings.extend(test_folders::check(&sources));
     findings.extend(modules::check(&sources, layers::MODULES));
     findings.extend(modules::check_table(&sources));
     findings.extend(dependencies::check(root, &sources)?);
