@@ -179,30 +179,18 @@ pub enum Space {
     Global,
     /// Private to one task (a CPU thread, a GPU block), of the size that a launch asks for.
     Task,
-    /// Memory of the host that a device cannot read: sizes, loop conditions. On a CPU `Global` is
-    /// the host's own memory, so programs for it have none.
-    Host,
     /// On the chip, shared by the threads of one block of a grid.
     Shared,
 }
 
 impl Space {
-    pub const ALL: [Self; 4] = [Self::Global, Self::Task, Self::Host, Self::Shared];
+    pub const ALL: [Self; 3] = [Self::Global, Self::Task, Self::Shared];
 
     pub fn name(self) -> &'static str {
         match self {
             Self::Global => "global",
             Self::Task => "task",
-            Self::Host => "host",
             Self::Shared => "shared",
-        }
-    }
-
-    /// Returns true if a backend has this memory. The verifier refuses the others.
-    pub fn has_backend(self) -> bool {
-        match self {
-            Self::Global | Self::Task | Self::Shared => true,
-            Self::Host => false,
         }
     }
 }

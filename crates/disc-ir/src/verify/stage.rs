@@ -27,7 +27,7 @@ pub(super) fn check(cx: &mut Check<'_>) {
         if let Some(message) = misplaced(cx.stage, function, function.ty(parameter)) {
             cx.error(Code::E0208, None, message);
         }
-        if let Some(message) = without_backend(function, function.ty(parameter)) {
+        if let Some(message) = outside_of_block(function, function.ty(parameter)) {
             cx.error(Code::E0801, None, format!("parameter {i}: {message}"));
         }
     }
@@ -43,7 +43,7 @@ pub(super) fn check(cx: &mut Check<'_>) {
         if let Some(message) = values.iter().find_map(|&v| misplaced(cx.stage, function, function.ty(v))) {
             cx.op_error(Code::E0208, inst, message);
         }
-        if let Some(message) = values.iter().find_map(|&v| without_backend(function, function.ty(v))) {
+        if let Some(message) = values.iter().find_map(|&v| outside_of_block(function, function.ty(v))) {
             cx.op_error(Code::E0801, inst, message);
         }
         if def.kind == OpKind::Fusion && sees_outside(function, function.inst(inst).regions[0]) {
@@ -88,17 +88,10 @@ fn misplaced(stage: Stage, function: &Function, ty: &Type) -> Option<String> {
     (!is_right).then(|| format!("a value of type {ty} in a {} at the stage {}", describe(function.kind), stage.name()))
 }
 
-fn without_backend(function: &Function, ty: &Type) -> Option<String> {
-    match ty {
-        Type::Buffer { space: Space::Shared, .. } => {
-            let is_block = function.grid.is_some();
-            (!is_block).then(|| format!("a value of type {ty}: the threads of a grid kernel's block alone share memory"))
-        }
-        Type::Buffer { space, .. } if !space.has_backend() => {
-            Some(format!("a value of type {ty}: no backend has the memory space `{}` yet", space.name()))
-        }
-        Type::Buffer { .. } | Type::Tensor(_) | Type::Vector { .. } => None,
-    }
+fn outside_of_block(function: &Function, ty: &Type) -> Option<String> {
+    let is_shared = matches!(ty, Type::Buffer { space: Space::Shared, .. });
+    (is_shared && function.grid.is_none())
+        .then(|| format!("a value of type {ty}: the threads of a grid kernel's block alone share memory"))
 }
 
 /// Returns the name of a kind of function in messages.

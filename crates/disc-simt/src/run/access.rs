@@ -289,7 +289,7 @@ impl Run<'_> {
                 let moved = lines.transfer(&self.addresses, active, kind, self.planes.bytes_mut(value));
                 return moved.map_err(|(first, found)| self.complain(span, first, found));
             }
-            _ => {
+            Space::Global => {
                 let (at, base) = (self.memory.at(0), self.memory.base());
                 let cells = self.memory.cells();
                 let lines = Lines { cells, at, base, bytes, who: self.who, warps: &self.warp_times };
@@ -318,7 +318,7 @@ impl Run<'_> {
         match space {
             Space::Shared => address,
             Space::Task => u64::from(thread) * self.own.each + address,
-            _ => address - self.memory.base(),
+            Space::Global => address - self.memory.base(),
         }
     }
 
@@ -329,7 +329,7 @@ impl Run<'_> {
         match space {
             Space::Shared => self.shared.at().wrapping_add(offset as usize),
             Space::Task => self.own.at().wrapping_add(offset as usize),
-            _ => self.memory.at(offset),
+            Space::Global => self.memory.at(offset),
         }
     }
 

@@ -107,10 +107,10 @@ pub(super) fn dtype(cursor: &mut Cursor<'_>) -> Parsed<DType> {
 
 /// A memory space. The text has no name for `Global`, so that each type has one text.
 fn space(cursor: &mut Cursor<'_>) -> Parsed<Space> {
-    let word = cursor.expect_word("`task`, `host` or `shared`")?;
+    let word = cursor.expect_word("`task` or `shared`")?;
     let named = Space::ALL.into_iter().find(|&space| space != Space::Global && space.name() == word.text);
     named.ok_or_else(|| {
-        let message = format!("there is no space `{}`; those that are named are `task`, `host` and `shared`", shorten(word.text));
+        let message = format!("there is no space `{}`; those that are named are `task` and `shared`", shorten(word.text));
         error(Code::E0102, word.span, message)
     })
 }
