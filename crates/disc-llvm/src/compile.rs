@@ -1,8 +1,10 @@
 //! Compiles a program to one shared object: LLVM modules of a few kernels each and one of the host
-//! programs, compiled by several threads, then one link.
+//! programs, compiled by several threads, then one link. Kernels of a GPU are not in it: [`ptx`]
+//! makes a text of them.
 //!
-//! Kernels have explicit vectors and loops: they run no passes of LLVM, and code generation at O1.
-//! Host programs are long and run once per call: they get the fastest code generation.
+//! Kernels have explicit vectors and loops: they run no passes of LLVM, and code generation at O1,
+//! or for GPUs at O2. Host programs are long and run once per call: they get the fastest code
+//! generation.
 use crate::{
     Error,
     emit::Emit,
@@ -62,11 +64,12 @@ pub struct Compiled {
     pub timings: Timings,
 }
 
-/// Compiles the kernels, routines and host programs of `program`. Host programs are exported by
-/// [`crate::entry_symbol`], kernels by their names, which profiles show.
+/// Compiles the host programs of `program`, and its kernels and routines if the device is the host.
+/// Host programs are exported by [`crate::entry_symbol`], kernels by their names, which profiles
+/// show.
 ///
 /// # Errors
-/// A device without a backend, or a failure of LLVM.
+/// A device without a backend, or a failure of LLVM or of the linker.
 pub fn compile(program: &Program, targets: &Compilation, options: &Options) -> Result<Compiled, Error> {
     check(targets)?;
     let on_host = |f: &&Function| is_kernel_code(f) && targets.device().is_cpu();
@@ -97,7 +100,8 @@ pub(crate) fn linked(targets: &Compilation, objects: Vec<TimedObject>) -> Result
     Ok((Compiled { bytes, timings }, objects))
 }
 
-/// Returns the assembly of `program`, for dumps and for tests that look at instructions.
+/// Returns the assembly of what [`compile`] compiles, for dumps and for tests that look at
+/// instructions.
 ///
 /// # Errors
 /// As [`compile`].
@@ -110,7 +114,7 @@ pub fn assembly(program: &Program, targets: &Compilation) -> Result<String, Erro
     })
 }
 
-/// Returns the LLVM IR of `program`, for dumps.
+/// Returns the LLVM IR of what [`compile`] compiles, for dumps.
 ///
 /// # Errors
 /// As [`compile`].
@@ -145,7 +149,7 @@ pub fn ptx(program: &Program, targets: &Compilation) -> Result<String, Error> {
     })
 }
 
-/// Checks that kernels and host programs go into one shared object, the only form of code yet.
+/// Checks that code can be made for the device.
 pub(crate) fn check(targets: &Compilation) -> Result<(), Error> {
     Ok(targets.check_backend()?)
 }
@@ -157,7 +161,7 @@ pub(crate) fn is_kernel_code(function: &Function) -> bool {
     }
 }
 
-/// Lowers the program into one module for the host: without kernels, if the device is another.
+/// Lowers the program into one module for the host, without kernels if the device is not the host.
 fn lower_all<'c>(context: &'c Context, machine: &Machine, program: &Program, targets: &Compilation) -> Result<Emit<'c>, Error> {
     let emit = open(context, machine, targets.host());
     let on_host = |function: &&Function| !is_kernel_code(function) || targets.device().is_cpu();

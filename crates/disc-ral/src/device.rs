@@ -1,9 +1,10 @@
-//! Declares the interface of a device to the rest of the runtime. `cpu` implements it; nothing
-//! outside a device's own module assumes one.
+//! Declares the interface of a device to the rest of the runtime. `cpu` and `cuda` implement it,
+//! and crates above this one may (`disc-simt`); nothing outside a device's own module assumes one.
 //!
 //! A device is shared by all sessions; a [`Queue`] is one session's access to it (on the CPU a
-//! thread limit and scratch, on a GPU a stream). Invariant: a queue is used by one thread at a
-//! time.
+//! thread limit and scratch, on a GPU a stream). Kernels are of two kinds: those of a CPU run by
+//! units of work ([`Queue::launch`]), those of a GPU on grids of threads, from an [`Image`] that
+//! the device has loaded. Invariant: a queue is used by one thread at a time.
 
 use crate::error::{AllocError, Error, code};
 use disc_abi::{GridLaunch, KERNEL_VALUES, KernelHandle, LibraryConvolution, LibraryGemm};
@@ -111,15 +112,15 @@ pub trait Queue: Send {
         1
     }
 
-    /// Runs a kernel. When it returns, `args` is no longer read, and a fault that the device
-    /// reports at once is returned.
+    /// Runs a kernel on units of work, and returns when all have ended.
     ///
     /// # Safety
-    /// The kernel is one of this device, and keeps its contract for these arguments; on a CPU that
-    /// of [`disc_abi::KernelFn`].
+    /// The kernel is one of this device, and keeps the contract of [`disc_abi::KernelFn`] for these
+    /// arguments.
     ///
     /// # Errors
-    /// A device that runs grids of threads alone, or a launch that it refuses.
+    /// The fault of a unit, no memory for scratch, too many units, or a device that only runs grids
+    /// of threads.
     unsafe fn launch(&mut self, launch: &Launch) -> Result<Threads, LaunchFailure> {
         let units = launch.units;
         Err(LaunchFailure::Device(format!("a launch of {units} units on a device that runs grids of threads alone")))
@@ -330,10 +331,11 @@ pub enum LaunchFailure {
     Driver(String),
 }
 
-/// The report of a kernel's first failing unit: its status and the values that it left in scratch.
+/// The report of a kernel's failure: of the first unit that failed, or on a grid of the first
+/// thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// The status that the kernel returned.
+    /// The site of the assertion that failed: the status that a kernel of a CPU returns.
     pub status: i32,
     /// The values that it left.
     pub values: [i64; KERNEL_VALUES],
