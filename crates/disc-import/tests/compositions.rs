@@ -92,6 +92,12 @@ fn recipes() -> Vec<Recipe> {
         recipe("adaptive_max_pool", &[T("N 5 6")], &[("sizes", sizes(&[2, 3]))]),
         recipe("adaptive_pool", &[T("N 5 6")], &[("sizes", sizes(&[3, 1])), ("how", Attr::Enum("mean"))]),
         recipe("adaptive_pool", &[T("N 5")], &[("sizes", sizes(&[2])), ("how", Attr::Enum("maximum"))]),
+        recipe("attention", &[T("N 2 S 4"), T("N 2 3 4"), T("N 2 3 5"), T("S 3"), Absent], &[("causal", Attr::Bool(false))]),
+        recipe(
+            "attention",
+            &[T("N 4 S 4"), T("N 2 1 S 4"), T("N 2 1 S 2"), Absent, Number(0.5)],
+            &[("causal", Attr::Bool(true))],
+        ),
         recipe("average_pool", &[T("N 3 4 S")], &counted(&[2, 2], false, true)),
         recipe("average_pool", &[T("N 6 6")], &counted(&[3, 2], true, false)),
         recipe("average_pool", &[T("N 6 6")], &counted(&[3, 3], true, true)),

@@ -546,6 +546,11 @@ class Emitter(IndexingOps):
         )
 
 
+def composed(name: str):
+    """An entry of a table for a composition that takes what the framework gives."""
+    return lambda b, *operands: b.compose(name, *operands)
+
+
 def is_value(x) -> bool:
     return hasattr(x, "dtype") and hasattr(x, "shape")
 

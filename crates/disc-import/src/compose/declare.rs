@@ -16,6 +16,8 @@ pub enum Arity {
     Many,
     /// A value, or a number that takes the element type of the values beside it.
     Scalar,
+    /// A scalar, or nothing.
+    MaybeScalar,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -45,6 +47,7 @@ macro_rules! operand_type {
     (maybe) => { Option<disc_ir::Value> };
     (many) => { Vec<disc_ir::Value> };
     (scalar) => { $crate::emit::Operand };
+    (maybe_scalar) => { Option<$crate::emit::Operand> };
 }
 
 macro_rules! arity {
@@ -60,12 +63,15 @@ macro_rules! arity {
     (scalar) => {
         $crate::compose::Arity::Scalar
     };
+    (maybe_scalar) => {
+        $crate::compose::Arity::MaybeScalar
+    };
 }
 
 /// Declares one composition; see `normalization.rs` for the exemplar.
 ///
 /// `Name = "name"(operands) { attributes } -> (results) in body;` Operands are `name: one(CLASS)`,
-/// `maybe(CLASS)`, `many(CLASS)` or `scalar(CLASS)`; attributes are `name: Type`, where the type is
+/// `maybe(CLASS)`, `many(CLASS)`, `scalar(CLASS)` or `maybe_scalar(CLASS)`; attributes are `name: Type`, where the type is
 /// one of [`super::attribute`]. The body takes the emitter and the struct that the macro makes, and
 /// destructures it: an attribute that it does not read is a warning of the compiler.
 macro_rules! composition {

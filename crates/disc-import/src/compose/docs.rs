@@ -41,6 +41,7 @@ fn operand(def: &OperandDef) -> String {
         Arity::Maybe => ", optional",
         Arity::Many => ", any number",
         Arity::Scalar => ", or a scalar",
+        Arity::MaybeScalar => ", or a scalar, optional",
     };
     format!("`{}` ({}{arity})", def.name, def.class.describe())
 }

@@ -46,14 +46,14 @@ impl<'a> Given<'a> {
     fn check_operand(&self, b: &Emitter<'_>, operand: &OperandDef, argument: &Argument) -> Result<(), Diagnostic> {
         let name = operand.name;
         match argument {
-            None if operand.arity == Arity::Maybe => Ok(()),
+            None if matches!(operand.arity, Arity::Maybe | Arity::MaybeScalar) => Ok(()),
             None => Err(self.error(Code::E0201, format!("operand `{name}` is needed"))),
             Some(Operand::Value(value)) if operand.class.contains(b.dtype(*value)) => Ok(()),
             Some(Operand::Value(value)) => {
                 let (came, expected) = (b.dtype(*value), operand.class.describe());
                 Err(self.error(Code::E0204, format!("operand `{name}` has element type {came}, expected {expected}")))
             }
-            Some(_) if operand.arity == Arity::Scalar => Ok(()),
+            Some(_) if matches!(operand.arity, Arity::Scalar | Arity::MaybeScalar) => Ok(()),
             Some(_) => Err(self.error(Code::E0201, format!("operand `{name}` is a number, expected a tensor"))),
         }
     }
@@ -129,6 +129,12 @@ impl FromOperand for Option<Value> {
 impl FromOperand for Vec<Value> {
     fn read(rest: &[Argument]) -> Option<Self> {
         rest.iter().map(|argument| Value::read(std::slice::from_ref(argument))).collect()
+    }
+}
+
+impl FromOperand for Option<Operand> {
+    fn read(rest: &[Argument]) -> Option<Self> {
+        Some(rest.first().cloned().flatten())
     }
 }
 

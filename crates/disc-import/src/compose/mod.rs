@@ -11,6 +11,7 @@ mod declare;
 mod attribute;
 mod activation;
 mod adaptive;
+mod attention;
 mod contraction;
 mod convolution;
 mod docs;
@@ -44,6 +45,7 @@ composition_table! {
         Threshold,
     },
     adaptive::{AdaptiveMaxPool, AdaptivePool},
+    attention::{Attention},
     contraction::{Bilinear, Gemm, IntegerMatmul, Linear, Matmul, Outer, ScaledSum},
     convolution::{ColumnsToImage, Convolution, ImageToColumns, TransposedConvolution},
     einsum::{Einsum},

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-
-def composed(name: str):
-    """An entry for a composition that takes what torch gives."""
-    return lambda b, *operands: b.compose(name, *operands)
+from ...lowering.emitter import composed
 
 
 def elu(b, x, alpha=1, scale=1, input_scale=1):

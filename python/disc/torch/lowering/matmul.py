@@ -8,22 +8,13 @@ from __future__ import annotations
 import math
 
 from ...lowering import dtypes
+from ...lowering.emitter import composed
 from ...lowering.sizes import same
-
-INF = math.inf
 
 
 def accumulate(dtype: str) -> str:
     """The type that products of half types are summed in."""
     return "f32" if dtype in dtypes.HALVES else dtype
-
-
-def matmul(b, x, y):
-    return b.compose("matmul", x, y)
-
-
-def linear(b, x, weight, bias=None):
-    return b.compose("linear", x, weight, bias)
 
 
 def addmm(b, x, u, v, *, beta=1, alpha=1):
@@ -42,87 +33,24 @@ def einsum(b, equation, operands, path=None):
 
 
 def attention(b, query, key, value, mask=None, dropout=0.0, causal=False, *, scale=None, enable_gqa=False):
-    """softmax(query key^T * scale + mask) value; a row without any allowed key,
-    or of which all logits are -inf, gives zeros.
-    """
     if dropout != 0.0:
         raise b.unsupported("attention with dropout needs random numbers", help="call module.eval() first")
-    dtype = query.dtype
-    grouped = _grouped_heads(b, query, key, value, mask, enable_gqa)
-    if grouped is not None:
-        query, key, value, mask = grouped
-    scores = _scores(b, query, key, scale)
-    if causal:
-        scores = b.select(_causal(b, scores), scores, b.lift(-INF, scores.dtype))
-    if mask is not None:
-        hidden = mask.dtype == "i1"
-        scores = (
-            b.select(mask, scores, b.lift(-INF, scores.dtype))
-            if hidden
-            else b.add(scores, b.convert(mask, scores.dtype))
-        )
-    weights = safe_softmax(b, scores)
-    result = matmul(b, b.convert(weights, dtype), value)
-    if grouped is None:
-        return result
-    *lead, heads, times, rows, columns = result.shape
-    return b.reshape(result, [*lead, heads * times, rows, columns])
+    key, value = _shared(b, query, key, value, enable_gqa) or (key, value)
+    return b.compose("attention", query, key, value, mask, scale, causal=causal)
 
 
-def _scores(b, query, key, scale):
-    rank = max(len(query.shape), len(key.shape))
-    batch = b.common_batch(query, key, rank)
-    query, key = (b.expand(t, [*batch, *t.shape[-2:]]) for t in (query, key))
-    axes = list(range(rank - 2))
-    wide = accumulate(query.dtype)
-    scores = b.dot(query, key, batching=(axes, axes), contracting=([rank - 1], [rank - 1]), dtype=wide)
-    return b.mul(scores, _scale(b, query.shape[-1], wide) if scale is None else b.lift(scale, wide))
-
-
-def _scale(b, depth, dtype):
-    if isinstance(depth, int):
-        return b.lift(1 / math.sqrt(depth) if depth else INF, dtype)
-    return b.op("rsqrt", b.lift(depth, dtype))
-
-
-def _grouped_heads(b, query, key, value, mask, enable_gqa: bool):
-    """With an axis for the heads that share their keys,
-    so that these are read in place, and not repeated.
+def _shared(b, query, key, value, enable_gqa: bool):
+    """Keys and values before they are repeated for each head, with an axis of size 1 after their
+    heads; None where each head has its own.
     """
     if enable_gqa:
         if same(query.shape[-3], key.shape[-3]) and same(query.shape[-3], value.shape[-3]):
             return None
-        key, value = (b.unsqueeze(t, -3) for t in (key, value))
-    else:
-        key, value = b.before_repeats(key), b.before_repeats(value)
-        if key is None or value is None or not same(key.shape[-4], value.shape[-4]):
-            return None
-    *lead, heads, rows, depth = query.shape
-    own = key.shape[-4]
-    times = heads // own
-    b.require(times * own, "==", heads)
-    if not same(own, value.shape[-4]):
-        b.require(value.shape[-4], "==", own)
-    if mask is not None and len(mask.shape) > 2:
-        *outer, each, down, across = mask.shape
-        shared = same(each, 1)
-        mask = b.reshape(mask, [*outer, 1 if shared else own, 1 if shared else times, down, across])
-    return b.reshape(query, [*lead, own, times, rows, depth]), key, value, mask
-
-
-def _causal(b, scores):
-    plane = scores.shape[-2:]
-    return b.compare("GE", b.iota(plane, 0, "i64"), b.iota(plane, 1, "i64"))
-
-
-def safe_softmax(b, x):
-    """A row that is all -inf gives zeros, as in torch's attention."""
-    axis = len(x.shape) - 1
-    top = b.reduce(x, [axis], "maximum", True)
-    empty = b.compare("EQ", top, b.lift(-INF, x.dtype))
-    powers = b.op("exponential", b.sub(x, b.select(empty, b.lift(0, x.dtype), top)))
-    total = b.sum(powers, [axis], True)
-    return b.div(powers, b.select(empty, b.lift(1, x.dtype), total))
+        return [b.unsqueeze(t, -3) for t in (key, value)]
+    key, value = b.before_repeats(key), b.before_repeats(value)
+    if key is None or value is None or not same(key.shape[-4], value.shape[-4]):
+        return None
+    return key, value
 
 
 def attention_with_extras(b, query, key, value, *args, **kwargs):
@@ -200,14 +128,14 @@ def kron(b, x, y):
 
 
 TABLE = {
-    "aten.matmul.default": matmul,
-    "aten.mm.default": matmul,
-    "aten._int_mm.default": lambda b, x, y: b.compose("integer_matmul", x, y),
-    "aten.bmm.default": matmul,
-    "aten.mv.default": matmul,
-    "aten.dot.default": matmul,
-    "aten.vdot.default": matmul,
-    "aten.linear.default": linear,
+    "aten.matmul.default": composed("matmul"),
+    "aten.mm.default": composed("matmul"),
+    "aten._int_mm.default": composed("integer_matmul"),
+    "aten.bmm.default": composed("matmul"),
+    "aten.mv.default": composed("matmul"),
+    "aten.dot.default": composed("matmul"),
+    "aten.vdot.default": composed("matmul"),
+    "aten.linear.default": composed("linear"),
     "aten.addmm.default": addmm,
     "aten.addmv.default": addmm,
     "aten.baddbmm.default": addmm,
@@ -216,7 +144,7 @@ TABLE = {
     "aten.ger.default": outer,
     "aten.kron.default": kron,
     "aten.einsum.default": einsum,
-    "aten.bilinear.default": lambda b, x, y, weight, bias=None: b.compose("bilinear", x, y, weight, bias),
+    "aten.bilinear.default": composed("bilinear"),
     "aten.scaled_dot_product_attention.default": attention,
     "aten._scaled_dot_product_flash_attention_for_cpu.default": flash_for_cpu,
     "aten._scaled_dot_product_efficient_attention.default": attention_with_extras,
