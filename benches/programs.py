@@ -25,6 +25,8 @@ from disc.torch.lowering.graph import convert
 from disc.torch.lowering.table import serves
 
 TESTS = Path(__file__).parent.parent / "tests"
+#: Folders of tests that programs come from.
+FOLDERS = ("support", "torch/lowering")
 Case = tuple[str, torch.nn.Module, tuple, dict]
 
 
@@ -99,7 +101,7 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=1, help="processes")
     chosen = parser.parse_args()
     chosen.folder.mkdir(parents=True, exist_ok=True)
-    sys.path.insert(0, str(TESTS))
+    sys.path[:0] = [str(TESTS / folder) for folder in FOLDERS]
     os.environ["PYTHONPATH"] = os.pathsep.join(sys.path)
     work = [(chosen.folder, name, job, chosen.jobs) for name in chosen.sets.split(",") for job in range(chosen.jobs)]
     with multiprocessing.get_context("spawn").Pool(chosen.jobs) as pool:

@@ -22,7 +22,8 @@ use std::{cell::OnceCell, sync::Arc};
 pub struct LazySolver(OnceCell<Arc<Solver>>);
 
 impl LazySolver {
-    /// Returns the solver of `facts`, which are those of the last call since [`LazySolver::forget`].
+    /// Returns the solver of `facts`, which are those of the last call since
+    /// [`LazySolver::forget`].
     pub fn get(&self, facts: &Facts) -> &Arc<Solver> {
         self.0.get_or_init(|| Arc::new(Solver::new(facts)))
     }

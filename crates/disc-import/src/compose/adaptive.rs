@@ -10,7 +10,7 @@ use disc_ir::{Code, DType, Diagnostic, Dim, OpKind, Value, ops::DTypeClass};
 const NUMBER: DTypeClass = DTypeClass::NUMBER;
 
 words! {
-    /// What a cell is of its part.
+    /// The value of a cell, out of the elements of its part.
     Cell { Mean = "mean", Maximum = "maximum" }
 }
 
@@ -38,8 +38,8 @@ fn adaptive_pool(b: &Emitter<'_>, AdaptivePool { x, sizes, how }: AdaptivePool) 
 }
 
 composition! {
-    /// The greatest element of each part, and its position in the image (i64, row-major over the last
-    /// axes): of the first one, or of the last NaN.
+    /// The greatest element of each part, and its position in the image (i64, row-major over the
+    /// last axes): of the first one, or of the last NaN.
     ///
     /// (C1) `sizes` are those of the result along the last axes of `x`; these have elements.
     AdaptiveMaxPool = "adaptive_max_pool"(x: one(NUMBER)) { sizes: Vec<Dim> } -> (y, places) in adaptive_max_pool;

@@ -10,9 +10,10 @@ composition! {
     /// logits are `-inf`, gives zeros. Without `scale`, it is `1 / sqrt(depth)`. With `causal`, row
     /// `i` sees the keys up to `i`.
     ///
-    /// (C1) `query` is `[.., rows, depth]`, `key` `[.., columns, depth]`, `value`
-    /// `[.., columns, width]`; their leading axes broadcast.
-    /// (C2) `mask` broadcasts to `[.., rows, columns]`: truth values allow a key, numbers are added.
+    /// (C1) `query` is `[.., rows, depth]`, `key` `[.., columns, depth]`, `value` `[.., columns,
+    /// width]`; their leading axes broadcast.
+    /// (C2) `mask` broadcasts to `[.., rows, columns]`: truth values allow a key, numbers are
+    /// added.
     /// (C3) Keys and values of one axis more, `[.., heads, 1, columns, depth]`, are each shared by
     /// equally many heads of `query`, which are neighbours.
     Attention = "attention"(query: one(FLOAT), key: one(FLOAT), value: one(FLOAT), mask: maybe(DTypeClass::ANY),

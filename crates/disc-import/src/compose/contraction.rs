@@ -40,8 +40,8 @@ fn batched(b: &Emitter<'_>, x: Value, y: Value, dtype: Option<DType>) -> Result<
 }
 
 composition! {
-    /// `x` times the transposed `weight`, plus the bias, which is added to the sums and rounded with
-    /// them.
+    /// `x` times the transposed `weight`, plus the bias, which is added to the sums and rounded
+    /// with them.
     ///
     /// (C1) `weight` is `[out, in]`, or `[in]` for one feature; `bias` broadcasts to the result.
     Linear = "linear"(x: one(NUMBER), weight: one(NUMBER), bias: maybe(NUMBER)) -> (y) in linear;
@@ -133,7 +133,8 @@ fn integer_matmul(b: &Emitter<'_>, IntegerMatmul { x, y }: IntegerMatmul) -> Com
 composition! {
     /// `x[.., i] * weight[k, i, j] * y[.., j]`, summed over `i` and `j`, plus the bias of each `k`.
     ///
-    /// (C1) `weight` is `[K, I, J]`; `x` and `y` have one shape but for their last axes, `I` and `J`.
+    /// (C1) `weight` is `[K, I, J]`; `x` and `y` have one shape but for their last axes, `I` and
+    /// `J`.
     Bilinear = "bilinear"(x: one(NUMBER), y: one(NUMBER), weight: one(NUMBER), bias: maybe(NUMBER)) -> (z) in bilinear;
 }
 

@@ -9,8 +9,8 @@ use disc_ir::{Code, DType, Diagnostic, Dim, Value, ops::DTypeClass};
 const NUMBER: DTypeClass = DTypeClass::NUMBER;
 
 composition! {
-    /// Convolves each image by the filters of `w`, and adds the bias of each feature. Half types are
-    /// summed in f32, with the bias.
+    /// Convolves each image by the filters of `w`, and adds the bias of each feature. Half types
+    /// are summed in f32, with the bias.
     ///
     /// (C1) `w` is `[O, C / groups, ..]`; `x` is `[N, C, ..]`, or one image `[C, ..]`.
     /// (C2) Each list has one entry per spatial axis.
@@ -33,8 +33,8 @@ composition! {
     /// to the image, `strides` apart. `padding_low` and `padding_high` are cut off the image, and
     /// `output_padding` is added at its end.
     ///
-    /// (C1) `w` is `[C, O / groups, ..]`; `x` is `[N, C, ..]`, or one image `[C, ..]`, with elements
-    /// along each spatial axis.
+    /// (C1) `w` is `[C, O / groups, ..]`; `x` is `[N, C, ..]`, or one image `[C, ..]`, with
+    /// elements along each spatial axis.
     /// (C2) Each list has one entry per spatial axis.
     /// (C3) `bias` is `[O]`.
     TransposedConvolution = "transposed_convolution"(x: one(NUMBER), w: one(NUMBER), bias: maybe(NUMBER)) {
@@ -48,7 +48,8 @@ fn transposed_convolution(b: &Emitter<'_>, given: TransposedConvolution) -> Comp
     let n = spatial_axes(b, w, &lists)?;
     of_batch(b, x, n, bias, |x, dtype| {
         for size in b.shape(x).iter().skip(2) {
-            // Frameworks refuse an empty image too, and what a window leaves of it has no simple form.
+            // Frameworks refuse an empty image too, and what a window leaves of it has no simple
+            // form.
             b.require(size, Sign::Ge, &Dim::constant(1))?;
         }
         let sizes = b.shape(w);
@@ -117,7 +118,8 @@ fn spatial_axes(b: &Emitter<'_>, w: Value, lists: &[usize]) -> Result<usize, Dia
 }
 
 composition! {
-    /// The windows of each image as columns: `[N, C * window, count]`. The image is padded by zeros.
+    /// The windows of each image as columns: `[N, C * window, count]`. The image is padded by
+    /// zeros.
     ///
     /// (C1) `x` is `[N, C, ..]`, or one image `[C, ..]`, with as many spatial axes as `kernel` has
     /// entries.

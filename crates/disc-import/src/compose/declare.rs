@@ -71,9 +71,10 @@ macro_rules! arity {
 /// Declares one composition; see `normalization.rs` for the exemplar.
 ///
 /// `Name = "name"(operands) { attributes } -> (results) in body;` Operands are `name: one(CLASS)`,
-/// `maybe(CLASS)`, `many(CLASS)`, `scalar(CLASS)` or `maybe_scalar(CLASS)`; attributes are `name: Type`, where the type is
-/// one of [`super::attribute`]. The body takes the emitter and the struct that the macro makes, and
-/// destructures it: an attribute that it does not read is a warning of the compiler.
+/// `maybe(CLASS)`, `many(CLASS)`, `scalar(CLASS)` or `maybe_scalar(CLASS)`; attributes are `name:
+/// Type`, where the type is one of [`super::attribute`]. The body takes the emitter and the struct
+/// that the macro makes, and destructures it: an attribute that it does not read is a warning of
+/// the compiler.
 macro_rules! composition {
     ($(#[doc = $doc:literal])+
      $Name:ident = $name:literal ( $( $opd:ident : $arity:ident ( $class:expr ) ),* $(,)? )

@@ -5,11 +5,11 @@ use disc_ir::{Code, DType, Diagnostic, Value, ops::DTypeClass};
 use std::sync::Arc;
 
 composition! {
-    /// Sums products over labelled axes, as `numpy.einsum`: pairs from the left; a label that no later
-    /// operand and no result has is contracted with its last use.
+    /// Sums products over labelled axes, as `numpy.einsum`: pairs from the left; a label that no
+    /// later operand and no result has is contracted with its last use.
     ///
-    /// (C1) `equation` has one term for each tensor, and a label for each axis; `...` stands for axes
-    /// that broadcast.
+    /// (C1) `equation` has one term for each tensor, and a label for each axis; `...` stands for
+    /// axes that broadcast.
     /// (C2) All tensors have one element type.
     Einsum = "einsum"(xs: many(DTypeClass::NUMBER)) { equation: Arc<str> } -> (y) in einsum;
 }

@@ -6,7 +6,7 @@ use super::{
 use crate::emit::{Emitter, Operand};
 use disc_ir::{Attr, Code, Diagnostic, Value, ops::AttrDef, text::closest};
 
-/// What a call by name gives to a composition.
+/// The operands and attributes of a call by name.
 pub(super) struct Given<'a> {
     def: &'static CompositionDef,
     operands: &'a [Argument],

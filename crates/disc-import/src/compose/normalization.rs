@@ -88,8 +88,8 @@ fn group_norm(b: &Emitter<'_>, GroupNorm { x, scale, bias, epsilon, groups }: Gr
 
 composition! {
     /// `(x - mean) / sqrt(variance + epsilon)` over `axes`, with scale and bias for each feature;
-    /// and mean and `1 / sqrt(variance + epsilon)` as they are computed, with the axes kept. Over the
-    /// spatial axes it is the norm of instances, with axis 0 that of a batch.
+    /// and mean and `1 / sqrt(variance + epsilon)` as they are computed, with the axes kept. Over
+    /// the spatial axes it is the norm of instances, with axis 0 that of a batch.
     ///
     /// (C1) `axes` are distinct axes of `x`, which is `[N, C, ..]`.
     /// (C2) `scale` and `bias` are `[C]`.

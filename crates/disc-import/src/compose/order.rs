@@ -10,7 +10,8 @@ const ANY: DTypeClass = DTypeClass::ANY;
 const FEW: i64 = 16;
 
 composition! {
-    /// The elements along `axis` in order, and their positions before (i64); equal ones keep theirs.
+    /// The elements along `axis` in order, and their positions before (i64); equal ones keep
+    /// theirs.
     ///
     /// (C1) `axis` is an axis of `x`.
     SortPlaces = "sort_places"(x: one(ANY)) { axis: i64, descending: bool } -> (values, places) in sort_places;

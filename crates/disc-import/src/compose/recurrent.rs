@@ -1,7 +1,7 @@
 //! Declares recurrent layers over sequences of any length: LSTM, GRU and RNN.
 //!
-//! A layer in one direction is one loop over time. What the inputs give to the gates does not depend
-//! on the step before: it is one matmul before the loop.
+//! A layer in one direction is one loop over time. What the inputs give to the gates does not
+//! depend on the step before: it is one matmul before the loop.
 use super::{Composed, contraction::linear_sums};
 use crate::emit::{Dot, Emitter, Sign};
 use disc_ir::{Code, DType, Diagnostic, Dim, OpKind, Value, ops::DTypeClass};
@@ -39,10 +39,10 @@ composition! {
     /// (for an LSTM `h` and `c`). The gates of an LSTM are i, f, g, o, those of a GRU r, z, n. Half
     /// types are computed in f32, and the results are of f32 then.
     ///
-    /// (C1) `x` is `[time, batch, features]` with at least one step; a state is `[batch, width]`, or
-    /// of a batch of 1.
-    /// (C2) `w` is `[gates * width, features]`, `u` is `[gates * width, state]`, the biases
-    /// `[gates * width]`; `projection` is `[state, width]`.
+    /// (C1) `x` is `[time, batch, features]` with at least one step; a state is `[batch, width]`,
+    /// or of a batch of 1.
+    /// (C2) `w` is `[gates * width, features]`, `u` is `[gates * width, state]`, the biases `[gates
+    /// * width]`; `projection` is `[state, width]`.
     /// (C3) `c` is there for an LSTM, and only there.
     RecurrentLayer = "recurrent_layer"(x: one(FLOAT), h: one(FLOAT), c: maybe(FLOAT), w: one(FLOAT), u: one(FLOAT),
         w_bias: maybe(FLOAT), u_bias: maybe(FLOAT), projection: maybe(FLOAT)) { cell: CellKind, backwards: bool }
@@ -91,8 +91,8 @@ fn recurrent_layer(b: &Emitter<'_>, given: RecurrentLayer) -> Composed {
 }
 
 composition! {
-    /// One step of a recurrent cell: the new state (for an LSTM `h` and `c`), in the type of `x`. The
-    /// gates are those of `recurrent_layer`.
+    /// One step of a recurrent cell: the new state (for an LSTM `h` and `c`), in the type of `x`.
+    /// The gates are those of `recurrent_layer`.
     ///
     /// (C1) `x` is `[batch, features]`, a state `[batch, width]`.
     /// (C2) `w`, `u` and the biases are as those of `recurrent_layer`.

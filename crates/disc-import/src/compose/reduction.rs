@@ -37,10 +37,10 @@ fn mean(b: &Emitter<'_>, Mean { x, axes, keep, dtype }: Mean) -> Composed {
 }
 
 composition! {
-    /// The variance over `axes`, the sum of squared distances divided by the number of elements less
-    /// `correction`, and the mean. They are computed in two passes, in f64 for f32 and bf16: squares
-    /// leave the range of these, and a mean that is rounded to them is far from numbers that are
-    /// close together.
+    /// The variance over `axes`, the sum of squared distances divided by the number of elements
+    /// less `correction`, and the mean. They are computed in two passes, in f64 for f32 and bf16:
+    /// squares leave the range of these, and a mean that is rounded to them is far from numbers
+    /// that are close together.
     ///
     /// (C1) `axes` are distinct axes of `x`.
     Variance = "variance"(x: one(FLOAT)) { axes: Vec<i64>, correction: f64, keep: bool } -> (variance, mean) in variance;
@@ -84,8 +84,8 @@ pub(super) fn count(b: &Emitter<'_>, x: Value, axes: &[usize]) -> Result<Value, 
 
 composition! {
     /// `sum(abs(x)^order)^(1 / order)` over `axes`, in the type `dtype`: of order 0 the number of
-    /// elements that are not 0, of infinite order the greatest or the least. Half types are computed
-    /// in f32.
+    /// elements that are not 0, of infinite order the greatest or the least. Half types are
+    /// computed in f32.
     ///
     /// (C1) `axes` are distinct axes of `x`.
     LpNorm = "lp_norm"(x: one(ANY)) { order: f64, axes: Vec<i64>, keep: bool, dtype: DType } -> (y) in lp_norm;
@@ -142,8 +142,8 @@ fn arg_reduce(b: &Emitter<'_>, ArgReduce { x, axis, which, keep }: ArgReduce) ->
 }
 
 composition! {
-    /// The first position (i64) of the extreme element along `axis`, or of all elements in row-major
-    /// order. NaN is the most extreme.
+    /// The first position (i64) of the extreme element along `axis`, or of all elements in
+    /// row-major order. NaN is the most extreme.
     ///
     /// (C1) `axis` is an axis of `x`; the axes that are looked through have elements.
     ArgExtreme = "arg_extreme"(x: one(ANY)) { axis: Option<i64>, which: Extreme, keep: bool } -> (place) in arg_extreme;

@@ -7,7 +7,7 @@ const FLOAT: DTypeClass = DTypeClass::FLOAT;
 const ANY: DTypeClass = DTypeClass::ANY;
 
 words! {
-    /// What a running combination combines by.
+    /// The op of a running combination.
     Running { Add = "add", Multiply = "multiply" }
 }
 

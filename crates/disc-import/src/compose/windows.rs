@@ -39,7 +39,8 @@ impl Axis<'_> {
         (&self.kernel - 1) * self.dilation + 1
     }
 
-    /// The number of windows. With `ceil`, the last one starts in the image or in the padding before.
+    /// The number of windows. With `ceil`, the last one starts in the image or in the padding
+    /// before.
     fn count(&self, ceil: bool) -> Dim {
         let (room, stride) = (self.size + self.low + self.high - self.reach(), Dim::constant(self.stride));
         if ceil {
@@ -60,7 +61,8 @@ impl Axis<'_> {
 }
 
 impl Windows {
-    /// `ceil`: windows may reach beyond the padded image; `cut`: long ones may be cut to what it has.
+    /// `ceil`: windows may reach beyond the padded image; `cut`: long ones may be cut to what it
+    /// has.
     pub(super) fn new(
         b: &Emitter<'_>,
         x: Value,

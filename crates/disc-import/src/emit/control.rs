@@ -166,10 +166,10 @@ impl Emitter<'_> {
         self.with_regions(OpKind::While, inits, &regions)
     }
 
-    /// `values = step(i, values)` for each `i` below the size `count`; the types of the values stay.
+    /// `values = step(i, values)` for each `i` below the size `count`; the types of the values
+    /// stay.
     ///
-    /// # Errors
-    /// Those of the body, or other types.
+    /// # Errors Those of the body, or other types.
     pub fn count(
         &self,
         count: &Dim,

@@ -119,9 +119,9 @@ impl Emitter<'_> {
             let dtypes = xs.iter().map(|&x| b.function.ty(x).dtype());
             let arguments: Vec<Type> = dtypes.flat_map(|dtype| [Type::tensor([], dtype), Type::tensor([], dtype)]).collect();
             let body = b.region(arguments, |b, values| {
-                let before = match values {
-                    &[a, c, ..] if descending => comes_before(b, c, a)?,
-                    &[a, c, ..] => comes_before(b, a, c)?,
+                let before = match *values {
+                    [a, c, ..] if descending => comes_before(b, c, a)?,
+                    [a, c, ..] => comes_before(b, a, c)?,
                     _ => unreachable!("two arguments for each tensor"),
                 };
                 b.ret(&[before]).map(drop)

@@ -2,7 +2,7 @@
 use disc_ir::{Symbol, Value};
 use std::collections::{HashMap, HashSet};
 
-/// What an emitter knows of the values of a function. It outlives single lowerings.
+/// Facts about the values of a function that outlive single lowerings.
 #[derive(Clone, Debug, Default)]
 pub struct Learned {
     /// The positions of the true elements of a mask.

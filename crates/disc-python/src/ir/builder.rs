@@ -203,8 +203,8 @@ impl PyBuilder {
         })
     }
 
-    /// Emits a composition of docs/compositions.md. An operand is a value, a number, a size, or None
-    /// where it is optional; attributes are keyword arguments. `wanted`: the sizes that the
+    /// Emits a composition of docs/compositions.md. An operand is a value, a number, a size, or
+    /// None where it is optional; attributes are keyword arguments. `wanted`: the sizes that the
     /// framework states for the result. Returns the result, or the list of results if the
     /// composition has another number of them.
     #[pyo3(signature = (name, operands, /, wanted = None, **attrs))]
