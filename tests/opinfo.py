@@ -36,7 +36,7 @@ warnings.simplefilter("ignore")
 
 import disc  # noqa: E402
 import torch  # noqa: E402
-from disc.torch.coverage import core_overloads  # noqa: E402
+from disc.torch.coverage.page import core_overloads  # noqa: E402
 from opinfo_compare import difference  # noqa: E402
 from torch.testing._internal.common_methods_invocations import op_db  # noqa: E402
 from torch.utils import _pytree as pytree  # noqa: E402

@@ -21,8 +21,9 @@ if TYPE_CHECKING:
     from .core.package import clear_cache
     from .core.profiling import Profile, profile
     from .core.report import Report, report
-    from .torch.check import CheckResult, check
-    from .torch.export import export, save
+    from .torch.checks.compare import CheckResult
+    from .torch.files.export import export, save
+    from .torch.module.check import check
     from .torch.module.optimize import optimize
     from .torch.module.optimized import OptimizedModule
 
@@ -63,12 +64,12 @@ _LAZY = {
     "report": "core.report",
     "Report": "core.report",
     "capture": "core.capturing",
-    "check": "torch.check",
-    "CheckResult": "torch.check",
-    "export": "torch.export",
+    "check": "torch.module.check",
+    "CheckResult": "torch.checks.compare",
+    "export": "torch.files.export",
     "load": "core.loaded",
     "Package": "core.loaded",
-    "save": "torch.export",
+    "save": "torch.files.export",
     "clear_cache": "core.package",
     "profile": "core.profiling",
     "Profile": "core.profiling",

@@ -13,7 +13,7 @@ import memory_models
 import pytest
 import torch
 from disc.core import extension
-from disc.torch.weights import prepared_bytes
+from disc.torch.module.weights import prepared_bytes
 from torch import nn
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode

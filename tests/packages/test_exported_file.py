@@ -8,7 +8,7 @@ import disc
 import numpy as np
 import pytest
 import torch
-from disc.torch.exported_file import compile_file
+from disc.torch.files.exported_file import compile_file
 
 
 class Scores(torch.nn.Module):
@@ -61,7 +61,7 @@ def test_the_worker_answers_with_one_line(saved, tmp_path):
             "there is no option 'weightz'",
         ),
     ]:
-        command = [sys.executable, "-m", "disc.torch.exported_file"]
+        command = [sys.executable, "-m", "disc.torch.files.exported_file"]
         done = subprocess.run(command, input=json.dumps(wish), capture_output=True, text=True, check=False)
         error = json.loads(done.stdout.splitlines()[-1])["error"]
         assert words in error["message"]

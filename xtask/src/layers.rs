@@ -87,12 +87,14 @@ const fn package(name: &'static str, does: &'static str) -> Package {
     Package { name, does }
 }
 
-/// From the bottom up: no file imports from a package behind its own.
+/// From the bottom up: no file imports from a package behind its own, so packages are no circle.
+/// Every folder of a package that is in parts is listed.
 pub(crate) const PACKAGES: &[Package] = &[
     package("core", "Errors, options, dims, signatures, reports, packages; the one door to the extension module."),
     package("lowering", "Emits ops of the IR; computes with sizes and element types."),
     package("torch.symbolic", "Reasons about expressions of sizes in sympy."),
     package("torch.compat", "What differs between the versions of torch."),
+    package("torch.op_names", "Checks the names of ops in options."),
     package("torch.graph", "The captured graph, what belongs to it, and which nodes share memory."),
     package("torch.devices", "Devices of tensors, and the states of torch that each type of device has of its own."),
     package("torch.pytree", "Flattens arguments and results, caches of keys and values among them."),
@@ -103,7 +105,14 @@ pub(crate) const PACKAGES: &[Package] = &[
     package("torch.lowering", "Lowers the graph to the IR: one table of ATen overloads, one file per family."),
     package("torch.partition", "Divides a graph into clusters that disc compiles and ops that torch runs."),
     package("torch.cache", "Keeps captures on disk, under a fingerprint of the module and its code."),
-    package("torch", "The compiled module, its calls, results and weights."),
+    package("torch.watch", "Notices that a module, or what its calls read, was changed."),
+    package("torch.calls", "Checks the arguments of calls, keeps the state that calls change, counts refused calls."),
+    package("torch.checks", "Compares compiled code with eager mode."),
+    package("torch.compile", "The backend of `torch.compile`."),
+    package("torch.module", "The compiled module: its forms of call, and what serves each of them."),
+    package("torch.files", "Writes packages; reads models of torch from files."),
+    package("torch.coverage", "Writes docs/coverage-torch.md: the overloads of torch that are compiled."),
+    package("torch", "The front end for PyTorch, of the packages above."),
 ];
 
 /// A folder of Python tests.
@@ -139,6 +148,11 @@ pub(crate) const TEST_FOLDERS: &[TestFolder] = &[
 pub(crate) const NEUTRAL: &[&str] = &["core", "lowering"];
 
 pub(crate) const FRAMEWORKS: &[&str] = &["torch", "sympy", "transformers", "tensorflow", "jax", "onnx"];
+
+/// Returns true if other packages are parts of this one.
+pub(crate) fn has_parts(package: &Package) -> bool {
+    PACKAGES.iter().any(|part| part.name.strip_prefix(package.name).is_some_and(|rest| rest.starts_with('.')))
+}
 
 /// The place in [`PACKAGES`] of a module below `disc`; none for the root.
 pub(crate) fn package_of(module: &str) -> Option<usize> {

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from disc.torch import coverage
+from disc.torch.coverage import page
 from disc.torch.lowering.table import TABLE
 from torch_rows import ROWS
 
@@ -16,13 +16,13 @@ ROOT = Path(__file__).parents[3]
 
 
 def test_the_page_is_fresh():
-    assert coverage.main(["--check", str(ROOT / "docs" / "coverage-torch.md")]) == 0, (
+    assert page.main(["--check", str(ROOT / "docs" / "coverage-torch.md")]) == 0, (
         "run python -m disc.torch.coverage"
     )
 
 
 def test_enough_core_overloads_are_served():
-    assert sum(name in TABLE for name in coverage.core_overloads()) >= 150
+    assert sum(name in TABLE for name in page.core_overloads()) >= 150
 
 
 def test_every_row_of_the_table_is_an_overload_of_torch():
@@ -42,6 +42,6 @@ def test_every_core_overload_of_the_table_has_a_row_test():
     # The contents of an empty tensor are not defined; test_fft.py tests ops on complex numbers,
     # test_training_rows.py gradients.
     elsewhere = ("aten.empty", "aten._fft", "aten.convolution_backward")
-    core = [name for name in coverage.core_overloads() if not name.startswith(elsewhere)]
+    core = [name for name in page.core_overloads() if not name.startswith(elsewhere)]
     untested = [name for name in core if name in TABLE and name not in tested]
     assert untested == []

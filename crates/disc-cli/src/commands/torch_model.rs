@@ -15,7 +15,7 @@ use serde_json::{Map, Value, json};
 use std::path::Path;
 
 /// The Python module that does the work, and answers with one line of JSON.
-const WORKER: &str = "disc.torch.exported_file";
+const WORKER: &str = "disc.torch.files.exported_file";
 
 pub(super) fn compile(given: &CompileArguments) -> Result<Answer, Vec<Diagnostic>> {
     let single = |error: Diagnostic| vec![error];

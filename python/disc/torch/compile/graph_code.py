@@ -18,7 +18,8 @@ from ...core.errors import DimError, Error, ShapeError
 from ...core.options import Options
 from ...core.report import collect, nothing
 from ...core.signature import Signature
-from ..call import signature_of
+from ..calls.call import signature_of
+from ..calls.state import State
 from ..capture.captured_program import CapturedProgram
 from ..devices.precision import with_precision
 from ..graph.call_writer import CallWriter, is_callers
@@ -28,7 +29,6 @@ from ..lowering.graph import convert
 from ..partition.program import PartitionedProgram, partition
 from ..partition.support import refuse_blocked
 from ..pytree.result import Result
-from ..state import State
 from .compilation import Compilation
 from .dynamo_graph import without_memory
 

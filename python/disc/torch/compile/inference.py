@@ -23,8 +23,8 @@ from ...core import capturing, extension
 from ...core.errors import OF_DATA, CompileError, Error
 from ...core.options import Options
 from ...core.report import of_served
+from ..calls.refusals import Refusals
 from ..devices.device import placed, refuse_absent
-from ..refusals import Refusals
 from . import graph_code
 from .compilation import Compilation, compilation
 from .dynamo_graph import DynamoGraph

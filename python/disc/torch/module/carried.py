@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 from ...core import carried_code, extension
 from ...core.options import Options
 from ..cache.identity import identity
-from ..call import Call
+from ..calls.call import Call
 from ..capture.captured_program import CapturedProgram
 from ..devices.device import placed, refuse_absent
 from ..graph.threads import threads_of

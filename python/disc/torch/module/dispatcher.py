@@ -14,7 +14,7 @@ import contextlib
 import logging
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.autograd import forward_ad
@@ -24,9 +24,9 @@ from ...core.dims import STATIC
 from ...core.errors import OF_DATA, DimError, Error
 from ...core.options import Options
 from ...core.progress import Progress
+from ..calls.refusals import Refusals
 from ..pytree.held_values import HeldValues
 from ..pytree.parameters import Parameters
-from ..refusals import Refusals
 from ..watch.contents import Contents
 from ..watch.modes import are_functions_seen
 from ..watch.module_watch import ModuleWatch
@@ -40,7 +40,9 @@ from .entry import CompiledEntry, EagerEntry, Entry, GraphEntry, Refused, Settli
 from .forms import Form, Forms
 from .open_numbers import OpenNumbers
 from .variants import Variants
-from .verify import Verification
+
+if TYPE_CHECKING:
+    from .verify import Verification
 
 _COMPILE = logging.getLogger("disc.compile")
 _is_dynamo_compiling = torch.compiler.is_dynamo_compiling
@@ -69,7 +71,7 @@ class Dispatcher:
         self.variants = Variants()
         self.open_numbers = OpenNumbers()
         self.changing_values = ChangingValues()
-        self.verification = Verification(options.verify) if options.verify else None
+        self.verification = _verification(options)
         #: The programs of the module that this one is a copy of, until they are called.
         self.carried: Carried | None = None
         #: The code that served the last calls, which is asked first.
@@ -507,6 +509,15 @@ class Dispatcher:
         from . import reports
 
         return reports.values(self)
+
+
+def _verification(options: Options) -> Verification | None:
+    """The calls that are to be compared with eager mode; None if there are none."""
+    if not options.verify:
+        return None
+    from .verify import Verification
+
+    return Verification(options.verify)
 
 
 def _listed(form: Form) -> str:

@@ -14,16 +14,16 @@ import torch
 from ...core import capturing
 from ...core.errors import CompileError, DimError, Error
 from ...core.report import collect
-from ..call import Call
+from ..calls.call import Call
+from ..calls.state import Shapes, State
 from ..capture.captured_program import CapturedProgram
 from ..graph.call_writer import CallWriter, is_callers
 from ..graph.weight_names import bytes_of
 from ..pytree import given_caches
 from ..pytree.result import Result
-from ..state import Shapes, State
 from ..watch.weights import has_replaced, watch_weights
-from ..weights import find_weight
 from .warm import WarmCalls
+from .weights import find_weight
 
 if TYPE_CHECKING:
     # A program from the cache needs neither capture nor lowering.

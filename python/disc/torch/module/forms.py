@@ -16,14 +16,14 @@ from typing import Any, TypeAlias
 
 import torch
 
-from ..call import PLAIN
+from ..calls.call import PLAIN
+from ..calls.refusals import Refusals
 from ..devices import autocast_state
 from ..pytree import kv_caches
 from ..pytree.arguments import CONSTANTS
 from ..pytree.held_values import HeldValues
 from ..pytree.open_numbers import may_be_open
 from ..pytree.parameters import Parameters
-from ..refusals import Refusals
 from ..watch.modes import default_device
 from ..watch.module_watch import ModuleWatch
 from .entry import Entry, GraphEntry

@@ -21,7 +21,7 @@ from ...core.errors import CompileError, DimError, Error
 from ...core.meanwhile import meanwhile
 from ...core.options import Options
 from ..cache import capture_cache
-from ..call import PLAIN, Call
+from ..calls.call import PLAIN, Call
 from ..capture.captured_program import CapturedProgram
 from ..devices.device import HOST, device_of_module, placed, refuse_absent
 from ..devices.precision import with_precision
@@ -35,8 +35,8 @@ from ..watch.generators import Drawn, refusing_draws
 from ..watch.module_watch import ModuleWatch
 from ..watch.reach import Reach
 from ..watch.skipped_hooks import Skipped, refuse_skipped
-from ..weights import prepared_bytes
 from .entry import CompiledEntry, EagerEntry, Entry, PartitionedEntry, SettlingEntry
+from .weights import prepared_bytes
 
 _LOG = logging.getLogger("disc.compile")
 _CAPTURE = logging.getLogger("disc.capture")

@@ -19,11 +19,11 @@ from ...core import extension
 from ...core.errors import Error
 from ...core.options import Options
 from ...core.report import Compiled
-from ..weights import watch
 from . import carried, reports
 from .dispatcher import Dispatcher
 from .encoders import Encoders
 from .stand_in import StandInType, class_for
+from .weights import watch
 
 
 def _table_of_original(name: str) -> property:

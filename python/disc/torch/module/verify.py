@@ -7,13 +7,17 @@ numbers) is put back before the compiled call.
 from __future__ import annotations
 
 import threading
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.utils import _pytree as pytree
 
-from ..check import as_compiled, compare, run_apart
+from ..checks.apart import run_apart
+from ..checks.compare import compare
+from ..checks.quantised_eager import quantised
 from ..pytree import kv_caches
+from .entry import GraphEntry
 
 if TYPE_CHECKING:
     from .dispatcher import Dispatcher
@@ -53,3 +57,17 @@ class Verification:
 
     def to_dict(self) -> dict[str, Any]:
         return {"compared": self.compared, "first_difference": self.first}
+
+
+def as_compiled(dispatcher: Dispatcher, args: tuple, kwargs: dict) -> AbstractContextManager:
+    """Within it the original has its weights in the form that the code of a call has them in."""
+    options = dispatcher.options
+    if options.weights == "exact" or not dispatcher.is_compiled(args, kwargs):
+        return nullcontext()
+    original, changed = dispatcher.original(), dispatcher.changed()
+    named = [*original.named_parameters(), *original.named_buffers()]
+    entries = dispatcher.entries()
+    if all(isinstance(entry, GraphEntry) for entry in entries):
+        # What torch runs between compiled parts reads other weights, which are exact.
+        named = [(name, t) for name, t in named if dispatcher.reads(t.untyped_storage().data_ptr())]
+    return quantised(options, [t for name, t in named if name not in changed])

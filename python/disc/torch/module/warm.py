@@ -18,7 +18,7 @@ from ..pytree.arguments import CONSTANTS
 from ..pytree.parameters import same_constant
 
 if TYPE_CHECKING:
-    from ..call import Call
+    from ..calls.call import Call
     from ..watch.module_watch import ModuleWatch
     from .entry import CompiledEntry
 

@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 use std::fmt::Write;
 
 /// The Python module that does the work.
-const WORKER: &str = "disc.torch.first_result";
+const WORKER: &str = "disc.torch.files.first_result";
 
 #[derive(Deserialize)]
 struct Times {

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 import torch
 from torch.autograd.graph import increment_version
 
-from ..core.errors import Error
-from .graph.program import Program
-from .graph.weight_names import find
+from ...core.errors import Error
+from ..graph.program import Program
+from ..graph.weight_names import find
 
 
 @dataclass

@@ -16,9 +16,9 @@ import weakref
 
 import torch
 
-from ..core.errors import Error
-from ..core.options import Options
-from .graph.weight_names import find
+from ...core.errors import Error
+from ...core.options import Options
+from ..graph.weight_names import find
 
 _MOVING = ("_share_fd_cpu_", "_share_filename_cpu_", "resize_")
 _modules: weakref.WeakSet = weakref.WeakSet()

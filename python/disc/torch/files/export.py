@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils import _pytree as pytree
 
-from ..core import environment, extension
-from ..core.errors import Error, PackageError
-from ..core.options import Options, effective, refuse_planned
-from . import op_names
-from .capture.captured_program import CapturedProgram
-from .compat import children_of
-from .graph.threads import threads_of
-from .module.ladder import Request, refuse_for_package, whole_program
-from .module.optimized import OptimizedModule
-from .pytree.parameters import Parameters
+from ...core import environment, extension
+from ...core.errors import Error, PackageError
+from ...core.options import Options, effective, refuse_planned
+from .. import op_names
+from ..capture.captured_program import CapturedProgram
+from ..compat import children_of
+from ..graph.threads import threads_of
+from ..module.ladder import Request, refuse_for_package, whole_program
+from ..module.optimized import OptimizedModule
+from ..pytree.parameters import Parameters
 
 if TYPE_CHECKING:
     from os import PathLike

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..core.errors import Error
-from .lowering.promotion import DTYPES
-from .pytree.parameters import Parameters
+from ...core.errors import Error
+from ..lowering.promotion import DTYPES
+from ..pytree.parameters import Parameters
 
 
 @dataclass
@@ -108,7 +108,7 @@ def _pickled(path: str, inputs: Sequence[dict[str, Any]], is_trusted: bool) -> S
 
 
 def _is_optimized(module: torch.nn.Module) -> bool:
-    from .module.optimized import OptimizedModule
+    from ..module.optimized import OptimizedModule
 
     return OptimizedModule in type(module).__mro__
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import torch
 
-from . import coverage_opinfo
-from .lowering import table
+from ..lowering import table
+from . import opinfo
 
 #: Core overloads that are sizes, not tensors: the walk reads them off the shape environment.
 SIZES = (
@@ -64,7 +64,7 @@ def render() -> str:
         "| overload | reason |",
         "|---|---|",
         *(f"| `{name}` | {_reason(name)} |" for name in missing),
-        *coverage_opinfo.section(),
+        *opinfo.section(),
         "",
         "## Sizes",
         "",
@@ -94,7 +94,3 @@ def main(arguments: list[str]) -> int:
         return 0
     sys.stdout.write(text)
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

@@ -14,17 +14,17 @@ from typing import Any
 import torch
 from torch.autograd import forward_ad
 
-from ..core import extension
-from ..core.errors import DimError, Error
-from ..core.signature import Check, Signature
-from .capture.captured_program import CapturedProgram
-from .compat import children_of
-from .pytree import kv_caches
-from .pytree.arguments import Arguments, array_cure
-from .pytree.held_values import HELD
-from .pytree.open_numbers import carrier, may_be_open
-from .pytree.parameters import Parameters, same_constant
-from .watch import inputs
+from ...core import extension
+from ...core.errors import DimError, Error
+from ...core.signature import Check, Signature
+from ..capture.captured_program import CapturedProgram
+from ..compat import children_of
+from ..pytree import kv_caches
+from ..pytree.arguments import Arguments, array_cure
+from ..pytree.held_values import HELD
+from ..pytree.open_numbers import carrier, may_be_open
+from ..pytree.parameters import Parameters, same_constant
+from ..watch import inputs
 
 #: Only these are dense tensors with memory of their own; subclasses (fake tensors, DTensor, ...)
 #: may be anything.
@@ -268,7 +268,7 @@ def signature_of(captured: CapturedProgram) -> Signature:
 
     def check(condition: Any, text: str) -> Check:
         # A program from disk has none, mostly: sympy takes longer to load than all else.
-        from .symbolic.guard_functions import function_of
+        from ..symbolic.guard_functions import function_of
 
         places = [(place, s) for s, place in captured.symbols.items() if s in condition.free_symbols]
         holds = function_of(condition, [s for _, s in places])

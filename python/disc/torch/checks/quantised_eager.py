@@ -19,7 +19,7 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 if TYPE_CHECKING:
-    from ..core.options import Options
+    from ...core.options import Options
 
 aten = torch.ops.aten
 #: Smaller matrices stay exact, and so do matrices of so few columns that are stored along the sums.

@@ -1,6 +1,6 @@
 """Times the first result of a model that ``torch.export.save`` wrote, for ``disc bench --start``.
 
-``python -m disc.torch.first_result FILE`` prints one line of JSON: the tree of stages as text, and
+``python -m disc.torch.files.first_result FILE`` prints one line of JSON: the tree of stages as text, and
 the milliseconds of ``optimize``, of two calls and of an eager call.
 """
 
@@ -21,8 +21,8 @@ def first_result(path: str) -> dict[str, Any]:
     require_torch(path, sys.executable)
     import torch
 
-    from ..core.options import Options
-    from .module.optimize import optimize
+    from ...core.options import Options
+    from ..module.optimize import optimize
     from .saved_file import exported
 
     model = exported(path)

@@ -1,6 +1,6 @@
-"""Compiles a model in a file of torch (``torch.saved_file``), for the command ``disc compile``.
+"""Compiles a model in a file of torch (``torch.files.saved_file``), for the command ``disc compile``.
 
-``python -m disc.torch.exported_file`` reads a request as JSON from standard input and prints one
+``python -m disc.torch.files.exported_file`` reads a request as JSON from standard input and prints one
 line of JSON: ``{"error": null}``, or the error with its code.
 """
 
@@ -10,8 +10,8 @@ import json
 import sys
 from typing import Any
 
-from ..core.errors import Error
-from ..core.options import Options
+from ...core.errors import Error
+from ...core.options import Options
 from .worker import answer, require_torch
 
 

@@ -9,7 +9,7 @@ from collections import Counter
 from pathlib import Path
 
 #: In the repository; an installed package has no such file.
-RESULTS = Path(__file__).parents[3] / "tests" / "opinfo_results.json"
+RESULTS = Path(__file__).parents[4] / "tests" / "opinfo_results.json"
 _STATES = ("compiled", "parts", "torch", "wrong", "crash", "error")
 
 

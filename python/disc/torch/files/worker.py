@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from ..core.errors import Error
+from ...core.errors import Error
 
 
 def answer(work: Callable[[], dict[str, Any]]) -> int:

@@ -1,0 +1,1 @@
+"""Writes docs/coverage-torch.md: which overloads of torch are compiled."""
