@@ -162,7 +162,7 @@ class Choosing(torch.nn.Module):
 
 def test_a_function_in_doubt_counts_if_it_runs(folder):
     x = torch.rand(3)
-    assert len(read(module=Choosing("none")).doubts) == 2
+    assert len(read(module=Choosing("none")).findings.doubts) == 2
     # Nobody looks at what runs where nothing can be found.
     found = [_state(Choosing("none"), x) for _ in range(3)]
     assert found == ["unsure: its code uses time", "miss", "hit"]

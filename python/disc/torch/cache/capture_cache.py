@@ -340,7 +340,7 @@ def watching(asked: Lookup):
     # An own capture may begin within another one: what it reads, that one reads too.
     outer, _watched.files = getattr(_watched, "files", None), []
     try:
-        with _Values(), _doubtful(asked.read.doubts if asked.read is not None else {}):
+        with _Values(), _doubtful(asked.read.findings.doubts if asked.read is not None else {}):
             yield
     finally:
         files, _watched.files = _watched.files, outer
@@ -392,7 +392,7 @@ def _moving_call(frame, event: str, argument) -> str | None:
 
 def _unknown_constant(asked: Lookup, traced: Traced) -> torch.Tensor | None:
     """A tensor in a trace whose values the key does not cover."""
-    known = [*asked.read.tensors, *asked.tensors, *traced.made]
+    known = [*asked.read.findings.tensors, *asked.tensors, *traced.made]
     identities, places = {id(t) for t in known}, {weight_names.place(t) for t in known} - {None}
     for node, t in traced.constants:
         if node.users and id(t) not in identities and weight_names.place(t) not in places:
@@ -519,9 +519,9 @@ def _payload_late(
         raise Unsure("its capture changed what it reads")
     asked.read = read(*late.parts, module=module, notes=notes, files=late.files, moment=late.moment)
     # Nobody looked while they may have run.
-    for reason in asked.read.doubts.values():
+    for reason in asked.read.findings.doubts.values():
         raise Unsure(reason)
-    before = [_entries_before(memo, graph) for memo in asked.read.memos]
+    before = [_entries_before(memo, graph) for memo in asked.read.findings.memos]
     asked.held, asked.tensors = memos.held_by(asked.read, module, before)
     if (memo := memos.unknown(asked.read, asked.held)) is not None:
         raise Unsure(f"what {memo} holds")

@@ -5,7 +5,7 @@ weights (never their values); and the Python code that a call can reach (``cache
 
 Files that the code reads, values of weights that it reads, and modules that it imports anew are not
 covered: who stores a capture sees to it that there were none (``cache.capture_cache``), and that no
-function ran that is in doubt (``Read.doubts``). What caches of functions hold
+function ran that is in doubt (``Read.findings``). What caches of functions hold
 (``functools.lru_cache``) is noted beside the key (``cache.memos``).
 
 Invariant: doubt is ``Unsure``, and the module is captured again.
@@ -21,7 +21,6 @@ import os
 import pathlib
 import re
 import sys
-import types
 from collections.abc import Iterator
 from typing import Any
 
@@ -41,7 +40,7 @@ from ..graph import weight_names
 from . import code_names
 from .doubts import Unsure
 from .moment import Moment
-from .walk import Walk
+from .walk import Findings, Walk
 
 
 def fingerprint(
@@ -57,7 +56,7 @@ def fingerprint(
     Any doubt is ``Unsure``, also one about a function that may not run.
     """
     found = read(*parts, module=module, notes=notes, files=files)
-    for reason in found.doubts.values():
+    for reason in found.findings.doubts.values():
         raise Unsure(reason)
     return found.key
 
@@ -67,12 +66,7 @@ class Read:
     """The reading of a module."""
 
     key: bytes
-    #: Functions that must not run while it is captured, and why; None for all that ``moves`` finds.
-    doubts: dict[types.CodeType | None, str]
-    #: Caches of functions that it may call, in an order that the key decides.
-    memos: list[Any]
-    #: Tensors whose values are in the key.
-    tensors: list[torch.Tensor]
+    findings: Findings
     notes: code_names.Notes
 
 
@@ -95,9 +89,9 @@ def read(
     walk.close()
     for kind in {type(m): None for m in module.modules()}:
         code = getattr(kind.forward, "__code__", None)
-        if code in walk.doubts and isinstance(module, kind):
-            raise Unsure(walk.doubts[code])
-    return Read(walk.digest(), walk.doubts, walk.memos, walk.tensors, walk.notes)
+        if code in walk.findings.doubts and isinstance(module, kind):
+            raise Unsure(walk.findings.doubts[code])
+    return Read(walk.digest.value(), walk.findings, walk.notes)
 
 
 def digest(
@@ -113,7 +107,8 @@ def digest(
         walk.close()
     except Unsure:
         return None
-    return None if walk.doubts or walk.memos else (walk.digest(), walk.tensors)
+    found = walk.findings
+    return None if found.doubts or found.memos else (walk.digest.value(), found.tensors)
 
 
 def own_files() -> tuple:

@@ -34,7 +34,7 @@ def held_by(
     # One list of them: a module has more caches with more entries than there is time for walks of
     # it.
     weights = weight_names.identities(module)
-    for number, memo in enumerate(read.memos):
+    for number, memo in enumerate(read.findings.memos):
         row: dict[bytes, bytes | None] = {}
         for key, value in _entries(memo) if before is None else before[number]:
             arguments = digest(key, weights=weights, notes=read.notes)
@@ -49,7 +49,7 @@ def held_by(
 
 def unknown(read: Read, held: Held) -> str | None:
     """The name of a cache with a value that cannot be told from others; None if there is none."""
-    pairs = zip(read.memos, held, strict=True)
+    pairs = zip(read.findings.memos, held, strict=True)
     return next((_name(memo) for memo, row in pairs if None in row.values()), None)
 
 
@@ -64,7 +64,7 @@ def both(before: Held, after: Held) -> Held:
 def without(held: Held, read: Read, cleared: list[Any]) -> Held:
     """The contents after a capture that cleared some of the caches."""
     gone = {id(memo) for memo in cleared}
-    return [None if id(memo) in gone else row for memo, row in zip(read.memos, held, strict=True)]
+    return [None if id(memo) in gone else row for memo, row in zip(read.findings.memos, held, strict=True)]
 
 
 def allow(now: Held, before: Held, after: Held) -> bool:
