@@ -15,7 +15,8 @@ from disc.torch.capture.entry import Entry
 from disc.torch.capture.function_caches import FunctionCaches
 from disc.torch.overrides.registry import overridden
 from disc.torch.pytree.arguments import flatten_arguments
-from disc.torch.tracer.tracer import NotTraced, trace
+from disc.torch.tracer.not_traced import NotTraced
+from disc.torch.tracer.tracer import trace
 from torch import nn
 from torch.nn import functional as F
 

@@ -212,7 +212,7 @@ def _first_success(
         raise
     except Exception as error:
         # Whatever stopped the quick tracer: torch.export succeeds, or says what is wrong.
-        from ..tracer.tracer import Transformed
+        from ..tracer.not_traced import Transformed
 
         reason = error.__cause__ or error
         if isinstance(reason, WritesArgument):

@@ -20,7 +20,8 @@ from ..graph.moved_tensors import Layouts
 from ..graph.weight_names import PLAIN
 from ..symbolic.expressions import SYMBOLIC, expression
 from . import process_state
-from .tracer import NotTraced, Recorder
+from .not_traced import NotTraced
+from .tracer import Recorder
 
 
 class OtherMemory(Exception):
@@ -102,7 +103,7 @@ class _GraphRecorder(Recorder):
     def node_of(value) -> torch.fx.Node | None:
         return value.__dict__["_disc"][0] if isinstance(value, FakeTensor) else None
 
-    def _node(self, func, args, kwargs) -> torch.fx.Node:
+    def node(self, func, args, kwargs) -> torch.fx.Node:
         node = self.graph.create_node("call_function", func, args, kwargs)
         node.meta["stack_trace"] = self.running.meta.get("stack_trace") if self.running is not None else None
         return node

@@ -19,28 +19,23 @@ Not here: which sizes the example gets, and the reading of the conditions (``cap
 from __future__ import annotations
 
 import contextlib
-import itertools
 import operator
 from typing import Any
 
 import torch
 import torch._dispatch.python
 from torch._guards import TracingContext, tracing
-from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode, unset_fake_temporarily
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch._subclasses.schema_check_mode import SchemaCheckMode
 from torch.fx.experimental import _config
-from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._traceback import CapturedTraceback
 
 from ..compat import asserting
-from ..decompositions import lookup
 from ..decompositions.lookup import Serves, serves_all
-from ..devices import autocast_state
 from ..devices.device import TYPES
 from ..graph.changes import Change
-from ..graph.element_types import refused
 from ..graph.exported import Traced
 from ..graph.in_place import written_arguments
 from ..graph.origin import running_line
@@ -50,29 +45,16 @@ from ..overrides.builtins import is_about_numbers, open_numbers
 from ..overrides.functions import SymbolicFunctions
 from ..overrides.memos import open_caches
 from ..overrides.registry import overridden
-from ..overrides.squeeze import SQUEEZES, squeezed
-from ..symbolic.expressions import SYMBOLIC, has_symbol
-from . import autocast, deadline, process_state
-from .fake_overrides import SHAPES
+from ..symbolic.expressions import SYMBOLIC
+from . import process_state
 from .fake_rules import Lying, PlainResults
 from .light_modes import LightFakeMode, show_decompositions
+from .not_traced import NotTraced, Transformed
 from .passed_numbers import PassedNumbers
-from .scalar_tensors import ITEMS, size_of
 from .shape_env import Env
+from .stages import NOT_MINE, STAGES, Op
 
 aten = torch.ops.aten
-#: A constant that is larger is no constant of the program.
-_MOST_BYTES = 1 << 20
-
-
-class NotTraced(Exception):
-    """The module does something that is left to ``torch.export``."""
-
-
-class Transformed(NotTraced):
-    """A tensor of a transform of ``torch.func``:
-    what its ops are is only known below the transform.
-    """
 
 
 def trace(
@@ -255,137 +237,14 @@ class Recorder(SchemaCheckMode):
     # Ops.
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        if not isinstance(func, torch._ops.OpOverload):
-            raise NotTraced(f"{func} is not an op")
-        if state := autocast_state.current():
-            with autocast_state.off():
-                return self.__torch_dispatch__(func, types, *self._converted(state, func, args, kwargs or {}))
-        if func in SQUEEZES:
-            with self:
-                if (found := squeezed(*args)) is not None:
-                    return found
-        deadline.check()
-        met: list[FakeTensor] = []
-        key: list[Any] = [func]
-        given = args
-        if func is aten.lift_fresh.default and type(args[0]) is not FakeTensor:
-            self.traced.made.append(args[0])
-        args, node_args = self._arguments(args, met, key)
-        kwargs, node_kwargs = self._arguments(kwargs or {}, met, key)
-        constant = [t.constant for t in met if t.constant is not None]
-        if torch.Tag.data_dependent_output in func.tags:
-            if len(constant) < len(met):
-                value = self._item_of(node_args[0]) if func in ITEMS and not self.writes else None
-                if value is not None:
-                    return value
-                raise NotTraced("a value of a tensor decides what is computed")
-            return func(*args, **kwargs)
-        if func is aten.lift_fresh.default:
-            # FakeTensorMode remembers what a new tensor holds, if it sees the tensor itself.
-            func, args = aten.lift_fresh_copy.default, given
-        key = tuple(key)
-        if (found := self.known.get(key)) is not None:
-            if found[0] == "same":
-                return met[found[2]]
-            return self._build(found, self._node(func, node_args, node_kwargs), met)
-        whole = self.serves(func, any(t.is_complex() for t in met))
-        # Of what torch refuses the steps might be none that it refuses.
-        whole = whole or refused(func, [t.dtype for t in met], args, kwargs) is not None
-        if not whole and (made := self._steps(func, args, kwargs, met)) is not None:
-            return made[0]
-        if not constant and (found := self._plain(func, args, kwargs, met)) is not None:
-            self.known[key] = found
-            return (
-                met[0]
-                if found[0] == "same"
-                else self._build(found, self._node(func, node_args, node_kwargs), met)
-            )
-        self.mode.shape_env.asked_in = func
-        out = SHAPES.get(func, func)(*args, **kwargs)
-        if torch.Tag.dynamic_output_shape in func.tags and free_unbacked_symbols(out):
-            raise NotTraced("a size depends on values")
-        if func._schema.is_mutable and func is not aten.detach_.default:
-            self.writes = True
-            if torch.Tag.inplace_view in func.tags:
-                raise NotTraced(f"{func} changes the shape of a tensor in place")
-            self._describe(out, self._node(func, node_args, node_kwargs), met)
-            return out
-        if func is aten.contiguous.default and any(t is out for t in met):
-            # As the example lies; an input may lie otherwise.
-            out = aten.alias.default(out)
-        # A conversion to the type that a tensor has, and its kin.
-        same = next((i for i, t in enumerate(met) if t is out), None)
-        if same is None:
-            found = self._describe(out, self._node(func, node_args, node_kwargs), met)
-        else:
-            found = "same", None, same, None
-        if not constant and func is not aten.lift_fresh_copy.default:
-            self.known[key] = found
-        return out
+        op = Op(func, args, kwargs or {})
+        for stage in STAGES:
+            if (found := stage(self, op)) is not NOT_MINE:
+                return found
+        raise NotTraced(f"no stage records {func}")
 
-    def _item_of(self, holder: torch.fx.Node) -> int | torch.SymInt | torch.SymFloat | None:
-        """The value of a tensor without axes: a size, or the float that an input holds."""
-        if (size := size_of(holder)) is not None:
-            return size
-        value = holder.meta.get("val")
-        if holder not in self.traced.inputs or value.dtype is not torch.float64 or value.dim():
-            return None
-        if holder not in self.numbers.values:
-            with unset_fake_temporarily():
-                self.numbers.add(holder, self.mode.shape_env.create_unbacked_symfloat())
-        return self.numbers.values[holder]
-
-    def _steps(self, func, args, kwargs, met: list):
-        """Records an op as its decomposition; returns its result in a tuple, since that of an op
-        that only writes is None, or None if there is no decomposition.
-        """
-        if not met and lookup.is_constant(func) and not has_symbol((*args, *kwargs.values())):
-            with unset_fake_temporarily(), torch._C._DisableTorchDispatch():
-                made = func(*args, **kwargs)
-            tensors = [t for t in pytree.tree_leaves(made) if isinstance(t, torch.Tensor)]
-            self.traced.made += tensors
-            return (made,) if sum(t.nbytes for t in tensors) <= _MOST_BYTES else None
-        steps = lookup.steps(func)
-        if steps is None:
-            return None
-        # A failed attempt is erased from the graph. Conditions on sizes cannot be erased:
-        # torch.export begins anew then.
-        last, conditions, writes = (
-            next(iter(reversed(self.graph.nodes)), None),
-            self._conditions(),
-            self.writes,
-        )
-        try:
-            with self:
-                out = steps(*args, **kwargs)
-            tensors = [t for t in pytree.tree_leaves(out) if isinstance(t, torch.Tensor)]
-            is_whole = bool(tensors) or not func._schema.returns
-            if is_whole and all("_disc" in t.__dict__ for t in tensors) and not self._draws(func, last):
-                return (out,)
-        except Exception:
-            # If sizes or types are wrong, the op itself will say so.
-            pass
-        if self._conditions() != conditions:
-            raise NotTraced(f"{func} could not be taken apart")
-        for node in reversed(list(self.graph.nodes)):
-            if node is last:
-                break
-            if node.op == "call_function":
-                self.graph.erase_node(node)
-        self.writes = writes
-        return None
-
-    def _draws(self, func, last: torch.fx.Node | None) -> bool:
-        """Returns true if the steps of a random op, the nodes behind ``last``, draw random numbers:
-        theirs are not the op's.
-        """
-        if torch.Tag.nondeterministic_seeded not in func.tags:
-            return False
-        steps = itertools.takewhile(lambda node: node is not last, reversed(list(self.graph.nodes)))
-        return any(map(draws, steps))
-
-    def _plain(self, func, args, kwargs, met: list):
-        """The recipe by which ``_build`` makes the result of a frequent op;
+    def plain_result(self, func, args, kwargs, met: list):
+        """The recipe by which ``build`` makes the result of a frequent op;
         None if torch has to be asked for it.
         """
         if func is aten.dropout.default and args[2:] == (False,):
@@ -419,31 +278,18 @@ class Recorder(SchemaCheckMode):
             self.orders[kind], self.lying[key] = Lying(order), (fake, kind)
         return self.lying[key]
 
-    def _conditions(self) -> tuple[int, int]:
+    def conditions(self) -> tuple[int, int]:
         env = self.mode.shape_env
         return len(env.guards), sum(map(len, env.deferred_runtime_asserts.values()))
 
-    def _converted(self, state: autocast_state.State, func, args, kwargs):
-        """The arguments as autocast converts them; it was as ``state`` says, and is off now."""
-        leaves = pytree.tree_leaves((args, kwargs))
-        kind = autocast.kind_of(state, leaves)
-        target = autocast.target_of(kind, func, leaves, kwargs) if kind is not None else None
-
-        def convert(x):
-            if target is None or not autocast.converts(x) or x.dtype == target:
-                return x
-            return self.__torch_dispatch__(aten.to.dtype, (), (x, target))
-
-        return pytree.tree_map(convert, (args, kwargs))
-
-    def _node(self, func, args, kwargs) -> torch.fx.Node:
+    def node(self, func, args, kwargs) -> torch.fx.Node:
         node = self.graph.create_node("call_function", func, args, kwargs)
-        node.meta["trace"] = CapturedTraceback.extract(skip=2)
+        node.meta["trace"] = CapturedTraceback.extract(skip=4)
         # A trace takes a tenth of a millisecond to read: too long for each node.
         node.meta["line"] = running_line()
         return node
 
-    def _arguments(self, x, met: list, key: list):
+    def arguments(self, x, met: list, key: list):
         """Arguments for torch and for the graph; ``met`` gets the tensors,
         ``key`` all that the results depend on.
         """
@@ -455,19 +301,19 @@ class Recorder(SchemaCheckMode):
             return fake, node
         if isinstance(x, dict):
             key += x
-            pairs = {name: self._arguments(y, met, key) for name, y in x.items()}
+            pairs = {name: self.arguments(y, met, key) for name, y in x.items()}
             return {k: p[0] for k, p in pairs.items()}, {k: p[1] for k, p in pairs.items()}
         if isinstance(x, (list, tuple)):
             key.append(len(x))
-            pairs = [self._arguments(y, met, key) for y in x]
+            pairs = [self.arguments(y, met, key) for y in x]
             kind = list if isinstance(x, list) else tuple
             return kind(p[0] for p in pairs), kind(p[1] for p in pairs)
         key.append(_key(x))
         return x, x
 
-    def _describe(self, out, node, met: list):
+    def describe(self, out, node, met: list):
         """Makes ``node`` the origin of what came out;
-        returns what ``_build`` needs to make the same again.
+        returns what ``build`` needs to make the same again.
         """
         if isinstance(out, FakeTensor):
             source = self._source(out, node, met)
@@ -481,7 +327,7 @@ class Recorder(SchemaCheckMode):
         if isinstance(out, (list, tuple)):
             node.meta["root"] = node
             parts = [
-                self._describe(part, self._item(node, i) if isinstance(part, torch.Tensor) else None, met)
+                self.describe(part, self._item(node, i) if isinstance(part, torch.Tensor) else None, met)
                 for i, part in enumerate(out)
             ]
             node.meta["val"] = tuple(part[1] for part in parts)
@@ -502,7 +348,7 @@ class Recorder(SchemaCheckMode):
             self.ambiguous |= len({met[i].__dict__["_disc"][0].meta["root"] for i in shared}) > 1
         return shared[0] if shared else None
 
-    def _build(self, found, node, met: list):
+    def build(self, found, node, met: list):
         what, model, detail, source = found
         if what == "tensor":
             out = self._like(model, detail)
@@ -514,7 +360,7 @@ class Recorder(SchemaCheckMode):
                 node.meta["val"] = model
             return model
         parts = [
-            self._build(part, self._item(node, i) if part[0] == "tensor" else None, met)
+            self.build(part, self._item(node, i) if part[0] == "tensor" else None, met)
             for i, part in enumerate(detail)
         ]
         node.meta["val"], node.meta["root"] = tuple(part[1] for part in detail), node
@@ -538,7 +384,7 @@ class Recorder(SchemaCheckMode):
     def finish(self, results) -> Traced:
         if self.writes and self.ambiguous:
             raise NotTraced("it is not known which tensors share their memory with one that is written to")
-        _, nodes = self._arguments(tuple(results), [], [])
+        _, nodes = self.arguments(tuple(results), [], [])
         self._kept_numbers = self.numbers.used_by(results)
         self.graph.output(nodes)
         for node in reversed(list(self.graph.nodes)):
