@@ -11,10 +11,12 @@ import sympy
 import torch
 from disc.core.dims import DimPlan
 from disc.torch.capture import capture
+from disc.torch.capture.attempts import Attempts
 from disc.torch.capture.entry import Entry
 from disc.torch.capture.function_caches import FunctionCaches
 from disc.torch.overrides.registry import overridden
 from disc.torch.pytree.arguments import flatten_arguments
+from disc.torch.symbolic.expressions import expression
 from disc.torch.tracer.not_traced import NotTraced
 from disc.torch.tracer.tracer import trace
 from torch import nn
@@ -29,7 +31,7 @@ def captured_by(tracer, module, args, kwargs=None):
     arguments, tensors = flatten_arguments(module, args, kwargs or {})
     plan = DimPlan.read(None, arguments.tensor_names, [t.shape for t in tensors])
     with capture._quiet(), overridden("capture"), torch.no_grad():
-        return capture._attempts(module, arguments, tensors, plan, tracer, FunctionCaches(module))
+        return Attempts(module, arguments, tensors, plan, tracer, FunctionCaches(module)).first_success()
 
 
 def _writes(target) -> bool:
@@ -53,7 +55,7 @@ def described(captured) -> tuple:
     for node in captured.graph.nodes:
         value = node.meta.get("val")
         if node.op == "call_function" and isinstance(value, torch.Tensor) and not changes_nothing(node):
-            shape = [named(capture.expression(size)) for size in value.shape]
+            shape = [named(expression(size)) for size in value.shape]
             ops.append((str(node.target), shape, value.dtype))
     return ops, sorted(named(f) for f in captured.facts), captured.fixed
 

@@ -52,7 +52,7 @@ from .moment import Moment
 from .seen import structure_of
 
 if TYPE_CHECKING:
-    from ..capture.capture import CapturedGraph
+    from ..capture.captured_graph import CapturedGraph
 
 _FORMAT = 11
 _MOST_BYTES = 64 << 20

@@ -24,7 +24,7 @@ from .example_sizes import Place, Sizes, axis_symbol
 from .guards import asked_by_torch
 
 if TYPE_CHECKING:
-    from .capture import CapturedGraph
+    from .captured_graph import CapturedGraph
 
 #: Ops that repeat an axis of size 1, whatever else is computed from sizes.
 _STRETCHES = frozenset((torch.ops.aten.expand.default, torch.ops.aten.broadcast_to.default))

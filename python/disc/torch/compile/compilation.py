@@ -13,7 +13,7 @@ import sympy
 import torch
 
 from ..capture import guards
-from ..capture.capture import CapturedGraph
+from ..capture.captured_graph import CapturedGraph
 from ..graph.exported import Traced
 from ..graph.in_place import written_arguments
 from ..partition.clusters import number_input, of_tensors

@@ -56,7 +56,7 @@ from .size_expressions import Expressions
 from .table import CHECKS, ITEMS, TABLE
 
 if TYPE_CHECKING:
-    from ..capture.capture import CapturedGraph
+    from ..capture.captured_graph import CapturedGraph
 
 #: Kinds of symbols that stand for numbers out of tensors.
 _OF_DATA = (SymT.UNBACKED_INT, SymT.UNBACKED_FLOAT)

@@ -17,7 +17,7 @@ from torch.utils import _pytree as pytree
 
 from ...core import capturing
 from ...core.dims import DimPlan
-from ..capture.capture import CapturedGraph
+from ..capture.captured_graph import CapturedGraph
 from ..capture.captured_program import CapturedProgram
 from ..graph.call_writer import CallWriter, is_callers
 from ..graph.exported import Traced

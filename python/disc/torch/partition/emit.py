@@ -20,7 +20,7 @@ import torch
 from torch.utils._sympy.printers import PythonPrinter
 
 from ...core.errors import UnsupportedOp
-from ..capture.capture import CapturedGraph
+from ..capture.captured_graph import CapturedGraph
 from ..graph.randomness import draws
 from ..lowering.table import ITEMS
 from ..pytree.result import Result

@@ -21,7 +21,7 @@ from ...core.errors import Error, UnsupportedOp
 from ...core.options import Options
 from ...core.report import collect, summed
 from ...core.signature import Signature
-from ..capture.capture import CapturedGraph
+from ..capture.captured_graph import CapturedGraph
 from ..devices import autocast_state
 from ..graph.call_writer import CallWriter
 from ..graph.origin import source_line
