@@ -216,6 +216,11 @@ def cache_directory() -> str | None:
     return None if found is None else str(found)
 
 
+def cache_for(options: Options) -> str | None:
+    """The folder of the cache on disk; None where the options leave it out."""
+    return cache_directory() if options.cache else None
+
+
 def keeps_weights(options: Options) -> bool:
     """Returns true if a cache on disk keeps prepared weights too."""
     return options.cache is True and environment.switch("DISC_CACHE_WEIGHTS")

@@ -8,17 +8,22 @@ apart from both, since a program from the cache needs no code that captures or l
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.utils import _pytree as pytree
 
+from ...core import extension
 from ...core.dims import DimPlan
+from ...core.options import Options
 from ..devices.device import HOST
+from ..devices.precision import with_precision
 from ..graph import weight_names
 from ..graph.model_files import moved, without_lines
 from ..graph.program import Program
+from ..graph.threads import threads_of
 from ..pytree.arguments import Arguments
 
 if TYPE_CHECKING:
@@ -55,6 +60,21 @@ class CapturedProgram:
     notes: tuple[str, ...] = ()
     #: Of a stored program, the files of the model when it was stored.
     files: dict[str, Any] = field(default_factory=dict)
+
+    def compiled(self, options: Options, directory: str | None, first: Sequence[Sequence[int]] | None = None):
+        """Returns the code without weights, from the cache in ``directory`` if it is there.
+
+        ``first`` are the sizes of the inputs of a call that is made at once.
+        """
+        given = with_precision(options), threads_of(options), directory
+        return extension.compile_function(self.source, *given, first)
+
+    def loaded(self, artifact, name: str, weights: Iterable[tuple[str, torch.Tensor]] | None = None):
+        """Returns the code with prepared weights, its own or others of the same form; profiles show
+        it under ``name``.
+        """
+        weights = self.program.weights if weights is None else weights
+        return extension.load(artifact, weight_names.as_read(weights), outputs="torch", name=name)
 
     def text(self) -> str:
         """Returns the ops as text, without lines of the model."""

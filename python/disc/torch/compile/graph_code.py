@@ -7,7 +7,7 @@ from __future__ import annotations
 import copy
 import logging
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -21,10 +21,8 @@ from ...core.signature import Signature
 from ..calls.call import signature_of
 from ..calls.state import State
 from ..capture.captured_program import CapturedProgram
-from ..devices.precision import with_precision
 from ..graph.call_writer import CallWriter, is_callers
-from ..graph.threads import threads_of
-from ..graph.weight_names import bytes_of
+from ..graph.weight_names import as_read, bytes_of
 from ..lowering.graph import convert
 from ..partition.program import PartitionedProgram, partition
 from ..partition.support import refuse_blocked
@@ -90,18 +88,13 @@ def compiled(
     """Compiles a graph, whose capture took ``milliseconds``: whole as ``made``, else in parts;
     profiles show it under ``name``.
     """
-    directory = extension.cache_directory() if options.cache else None
-
-    def artifact(program: CapturedProgram, first: list[list[int]] | None = None):
-        return extension.compile_function(
-            program.source, with_precision(options), threads_of(options), directory, first
-        )
-
+    directory = extension.cache_for(options)
     try:
         refuse_blocked(made.captured.graph, options)
         program = convert(made.captured, extension.builder())
         stages = {"capture": milliseconds, "convert": program.stages["convert"]}
-        whole = WholeCode(made, stages, program, artifact(program, made.sizes), options, name)
+        artifact = program.compiled(options, directory, made.sizes)
+        whole = WholeCode(made, stages, program, artifact, options, name)
         _LOG.info("a graph of dynamo's is compiled whole: %d operations", program.program.operations)
         return whole
     except Error as error:
@@ -111,9 +104,7 @@ def compiled(
         start = time.perf_counter()
 
         def executable(program: CapturedProgram):
-            return extension.load(
-                artifact(program), _pairs(program.program.weights), outputs="torch", name=name
-            )
+            return program.loaded(program.compiled(options, directory), name)
 
         made = in_parts()
         parts = partition(made.captured, lambda: None, options, executable)
@@ -147,16 +138,15 @@ class WholeCode(Code):
     def weights_of(self, args: tuple) -> list[tuple[str, torch.Tensor]]:
         """The weights that a call passes, by name."""
         positions = self.compilation.weights
-        return _pairs((name, args[positions[name]]) for name, _ in self.program.program.weights)
+        return as_read((name, args[positions[name]]) for name, _ in self.program.program.weights)
 
     def bind(self, args: tuple) -> BoundWhole:
-        weights = self.weights_of(args)
         kind = BoundWhole
         if self.program.program.written:
             kind = BoundWriting
         elif not Result(self.program.program.outputs, self.compilation.captured.out_spec).plain:
             kind = BoundMixed
-        return kind(self, extension.load(self._artifact, weights, outputs="torch", name=self._name))
+        return kind(self, self.program.loaded(self._artifact, self._name, self.weights_of(args)))
 
     def report_values(self, bound: Bound | None) -> dict[str, Any]:
         if not isinstance(bound, BoundWhole):
@@ -296,8 +286,3 @@ class BoundParts(Bound):
 
     def may_retry(self, error: Error) -> bool:
         return not self._writes
-
-
-def _pairs(weights: Iterable[tuple[str, torch.Tensor]]) -> list[tuple[str, torch.Tensor]]:
-    held = ((name, t.detach()) for name, t in weights)
-    return [(name, torch.view_as_real(t) if t.is_complex() else t) for name, t in held]

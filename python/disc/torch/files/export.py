@@ -18,6 +18,7 @@ from .. import op_names
 from ..capture.captured_program import CapturedProgram
 from ..compat import children_of
 from ..graph.threads import threads_of
+from ..graph.weight_names import as_read
 from ..module.ladder import Request, refuse_for_package, whole_program
 from ..module.optimized import OptimizedModule
 from ..pytree.parameters import Parameters
@@ -190,7 +191,7 @@ def _program(name: str, captured: CapturedProgram, structure, weights=None, with
     outputs += [
         (buffer, "output" if kind == "value" else "input", what) for buffer, kind, what in program.assigned
     ]
-    held = [(key, tensor.detach()) for key, tensor in (program.weights if weights is None else weights)]
+    held = as_read(program.weights if weights is None else weights)
     return name, captured.source, held, outputs, None if structure is None else json.dumps(structure)
 
 
@@ -298,7 +299,7 @@ def _write(programs, path, target, options: Options, ir: bool, prepared: bool) -
     if not isinstance(targets, Sequence) or not all(isinstance(name, str) for name in targets):
         raise Error(f"target is {target!r}, expected a name or a list of names", code="E0700")
     targets = list(targets)
-    directory = extension.cache_directory() if options.cache else None
+    directory = extension.cache_for(options)
     return extension.export_package(
         programs, path, options, threads_of(options), targets, ir, prepared, directory
     )

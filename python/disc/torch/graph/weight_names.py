@@ -87,6 +87,12 @@ def _child(owner: Any, name: str) -> Any:
     return getattr(owner, name, None)
 
 
+def as_read(weights: Iterable[tuple[str, torch.Tensor]]) -> list[tuple[str, torch.Tensor]]:
+    """Named weights as compiled code reads them: without gradients, complex numbers as pairs."""
+    held = ((name, t.detach()) for name, t in weights)
+    return [(name, torch.view_as_real(t) if t.is_complex() else t) for name, t in held]
+
+
 def bytes_of(weights: Iterable[tuple[str, torch.Tensor]]) -> int:
     """The bytes of named weights."""
     return sum(t.numel() * t.element_size() for _, t in weights)

@@ -47,7 +47,7 @@ class CarriedProgram:
     def pack(self, options: Options) -> CarriedProgram:
         """This program for another process."""
         if self.files is None:
-            directory = extension.cache_directory() if options.cache else None
+            directory = extension.cache_for(options)
             options = placed(options, self.captured.device)
             self.files = carried_code.pack(self.captured.source, options, threads_of(options), directory)
         return CarriedProgram(self.captured, None, self.files)
@@ -157,8 +157,7 @@ def _entry(dispatcher: Dispatcher, program: CarriedProgram) -> CompiledEntry:
     options = placed(dispatcher.options, captured.device)
     artifact, is_there = program.load(options)
     start = time.perf_counter()
-    weights = [(name, tensor.detach()) for name, tensor in captured.program.weights]
-    executable = extension.load(artifact, weights, outputs="torch", name=dispatcher.name)
+    executable = captured.loaded(artifact, dispatcher.name)
     stages = {**captured.stages, "pack": (time.perf_counter() - start) * 1e3}
     report = {"stages": stages, "cache": "carried", "captured_by": captured.by}
     request = Request(dispatcher.original, (), {}, dispatcher.dims, options, False)

@@ -18,7 +18,7 @@ from ..calls.call import Call
 from ..calls.state import Shapes, State
 from ..capture.captured_program import CapturedProgram
 from ..graph.call_writer import CallWriter, is_callers
-from ..graph.weight_names import bytes_of
+from ..graph.weight_names import as_read, bytes_of
 from ..pytree import given_caches
 from ..pytree.result import Result
 from ..watch.weights import has_replaced, watch_weights
@@ -187,7 +187,7 @@ class CompiledEntry(GraphEntry):
         self.artifact = None if request.options.release_weights else artifact
         #: None for a module whose calls change nothing.
         self.state = State.of(request.original, captured.program, captured.arguments.tensor_names)
-        self._weights = [(name, t.detach()) for name, t in captured.program.weights]
+        self._weights = as_read(captured.program.weights)
         self.result = Result(captured.program.outputs, captured.out_spec)
         self._operations = captured.program.operations
         self._bytes = bytes_of(self._weights)

@@ -24,8 +24,6 @@ from ..cache import capture_cache
 from ..calls.call import PLAIN, Call
 from ..capture.captured_program import CapturedProgram
 from ..devices.device import HOST, device_of_module, placed, refuse_absent
-from ..devices.precision import with_precision
-from ..graph.threads import threads_of
 from ..graph.weight_names import refuse_subclasses
 from ..pytree.arguments import flatten_arguments
 from ..pytree.held_values import HeldValues
@@ -200,7 +198,7 @@ def _falls(error: Error, request: Request) -> bool:
 def _whole(request: Request, stage) -> CompiledEntry:
     refuse_skipped(request.module)
     options = request.options
-    directory = extension.cache_directory() if options.cache else None
+    directory = extension.cache_for(options)
     needed = prepared_bytes(request.module, options)
     # Mapped weights need no memory of the host, nor do those of a GPU.
     is_elsewhere = request.device != HOST
@@ -238,9 +236,8 @@ def _whole(request: Request, stage) -> CompiledEntry:
             _note_stages(artifact)
         compiled = time.perf_counter()
         stage("prepare weights")
-        weights = [(name, tensor.detach()) for name, tensor in captured.program.weights]
         with stages.stage("pack weights"):
-            executable = extension.load(artifact, weights, outputs="torch", name=name)
+            executable = captured.loaded(artifact, name)
         loaded = time.perf_counter()
     milliseconds = captured.stages["capture"] + asked.milliseconds
     report = {
@@ -264,8 +261,7 @@ def _compiled(
     first = [list(tensor.shape) for tensor in call.leaves(request.args, request.kwargs)]
 
     def work():
-        given = with_precision(request.options), threads_of(request.options), directory
-        return extension.compile_function(captured.source, *given, first)
+        return captured.compiled(request.options, directory, first)
 
     if asked.late is None:
         return work()
@@ -391,15 +387,11 @@ def _in_parts(request: Request, stage) -> PartitionedEntry | None:
     from ..partition.program import partition
 
     options, graph = request.options, request.graph
-    directory = extension.cache_directory() if options.cache else None
+    directory = extension.cache_for(options)
 
     def compiled(program: CapturedProgram):
         refuse_subclasses(program.program.weights)
-        artifact = extension.compile_function(
-            program.source, with_precision(options), threads_of(options), directory
-        )
-        weights = [(name, tensor.detach()) for name, tensor in program.program.weights]
-        return extension.load(artifact, weights, outputs="torch", name=type(request.module).__name__)
+        return program.loaded(program.compiled(options, directory), type(request.module).__name__)
 
     stage("compile")
     start = time.perf_counter()
