@@ -52,7 +52,7 @@ class Op:
         "node_args",
         "node_kwargs",
         "out",
-    )  # fmt: skip
+    )
 
     def __init__(self, func, args: tuple, kwargs: dict[str, Any]):
         self.func = func
@@ -71,7 +71,7 @@ class Op:
         #: Values that are known of tensors met.
         self.constant = [t.constant for t in self.met if t.constant is not None]
         #: All that the results depend on.
-        self.key = key
+        self.key = tuple(key)
 
     def run(self):
         """The results by torch's own rules."""
@@ -155,7 +155,6 @@ def as_copy(recorder: Recorder, op: Op):
 
 def as_before(recorder: Recorder, op: Op):
     """Describes the results as those of an equal op before."""
-    op.key = tuple(op.key)
     if (found := recorder.known.get(op.key)) is None:
         return NOT_MINE
     return _made(recorder, op, found)
