@@ -77,7 +77,7 @@ class Attempts:
         return Entry(self.module, self.arguments, self.caches)
 
     def traced(self, entry: Entry, shapes: list[tuple[int, ...]], sizes) -> Traced:
-        """Traces with inputs of these shapes: capture looks at sizes and dtypes, never at values."""
+        """Traces with inputs of these shapes: a trace reads sizes and dtypes, never values."""
         examples = [
             t.detach() if tuple(t.shape) == shape else t.detach().new_zeros(shape)
             for t, shape in zip(self.tensors, shapes, strict=True)

@@ -1,4 +1,4 @@
-"""Compares the results of compiled code with those of eager mode, by the tolerance of their type."""
+"""Compares the results of compiled code with those of eager mode, by tolerances of their types."""
 
 from __future__ import annotations
 

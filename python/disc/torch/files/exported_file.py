@@ -1,7 +1,7 @@
-"""Compiles a model in a file of torch (``torch.files.saved_file``), for the command ``disc compile``.
+"""Compiles a model in a file of torch (``files.saved_file``), for the command ``disc compile``.
 
-``python -m disc.torch.files.exported_file`` reads a request as JSON from standard input and prints one
-line of JSON: ``{"error": null}``, or the error with its code.
+``python -m disc.torch.files.exported_file`` reads a request as JSON from standard input and prints
+one line of JSON: ``{"error": null}``, or the error with its code.
 """
 
 from __future__ import annotations

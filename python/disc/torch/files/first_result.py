@@ -1,7 +1,7 @@
 """Times the first result of a model that ``torch.export.save`` wrote, for ``disc bench --start``.
 
-``python -m disc.torch.files.first_result FILE`` prints one line of JSON: the tree of stages as text, and
-the milliseconds of ``optimize``, of two calls and of an eager call.
+``python -m disc.torch.files.first_result FILE`` prints one line of JSON: the tree of stages as
+text, and the milliseconds of ``optimize``, of two calls and of an eager call.
 """
 
 from __future__ import annotations
