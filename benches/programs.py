@@ -103,7 +103,11 @@ def main() -> None:
     chosen.folder.mkdir(parents=True, exist_ok=True)
     sys.path[:0] = [str(TESTS / folder) for folder in FOLDERS]
     os.environ["PYTHONPATH"] = os.pathsep.join(sys.path)
-    work = [(chosen.folder, name, job, chosen.jobs) for name in chosen.sets.split(",") for job in range(chosen.jobs)]
+    work = [
+        (chosen.folder, name, job, chosen.jobs)
+        for name in chosen.sets.split(",")
+        for job in range(chosen.jobs)
+    ]
     with multiprocessing.get_context("spawn").Pool(chosen.jobs) as pool:
         pool.starmap(write, work, chunksize=1)
 

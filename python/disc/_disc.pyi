@@ -130,6 +130,14 @@ class Builder:
         regions: Iterable[_Region] | None = None,
         **attrs: Any,
     ) -> Any: ...
+    def compose(
+        self,
+        name: str,
+        operands: Iterable[Value | _Size | float | None],
+        /,
+        wanted: Iterable[_Size] | None = None,
+        **attrs: Any,
+    ) -> Any: ...
     def output(
         self,
         values: Iterable[Value],
