@@ -36,7 +36,6 @@ mod reduce;
 mod scalar;
 mod sizes;
 mod sort;
-mod special;
 mod table;
 mod tensor;
 mod tiles;

@@ -21,7 +21,7 @@ use crate::{
     diag::Diagnostic,
     generate::Random,
     graph::{Function, InstData, Module},
-    ops::{OpKind, Trait, body::monoid},
+    ops::{OpKind, Zero, body::monoid, family, math_function},
     types::DType,
 };
 use std::rc::Rc;
@@ -67,44 +67,108 @@ fn format(dtype: DType) -> (f64, f64) {
     }
 }
 
-/// Returns true if the op sums (or multiplies) many elements, so that its error is relative to them
-/// and not to the result.
-fn accumulates(kind: OpKind) -> bool {
-    use OpKind as K;
-    matches!(kind, K::Reduce | K::Cumulative | K::ReduceWindow | K::DotGeneral | K::Convolution | K::Scatter)
+/// The difference of a compiled op on floats from the interpreter.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Rounding {
+    /// None: elements are moved, chosen or computed exactly.
+    Exact,
+    /// None in narrow floats: compiled code rounds the exact result, as the interpreter does.
+    Once,
+    /// An error that is relative to the result.
+    Result,
+    /// Many elements are summed (or multiplied): an error that is relative to them.
+    Operands,
 }
 
-/// Returns true if the op is exact on floats.
-fn is_exact(kind: OpKind) -> bool {
+/// The facts about an op that decide its errors.
+struct Profile {
+    rounding: Rounding,
+    /// A result of 0 in a narrow type.
+    zero: Zero,
+    /// Returns true of operands for which the op's error bound says nothing, or bounds the absolute
+    /// error only, if they have this relative error.
+    is_vague: Option<fn(&[f64], f64) -> bool>,
+}
+
+impl Profile {
+    const EXACT: Self = Self { rounding: Rounding::Exact, zero: Zero::Exact, is_vague: None };
+    const ONCE: Self = Self { rounding: Rounding::Once, ..Self::EXACT };
+    const OF_RESULT: Self = Self { rounding: Rounding::Result, ..Self::EXACT };
+    const OF_OPERANDS: Self = Self { rounding: Rounding::Operands, ..Self::EXACT };
+
+    /// The same for an op that makes, of nonzero operands, numbers so small that narrow types give
+    /// 0.
+    const fn underflows(self) -> Self {
+        Self { zero: Zero::Underflow, ..self }
+    }
+
+    const fn vague_where(self, is_vague: fn(&[f64], f64) -> bool) -> Self {
+        Self { is_vague: Some(is_vague), ..self }
+    }
+}
+
+// tidy: allow(function-length): one arm per op
+fn profile(kind: OpKind) -> Profile {
     use OpKind as K;
-    matches!(
-        kind,
+    match kind {
+        math_function!() => {
+            let math = kind.def().math.expect("a math function declares itself");
+            Profile { zero: math.zero, is_vague: math.is_vague, ..Profile::OF_RESULT }
+        }
+        K::Add | K::Subtract | K::Remainder | K::Sqrt | K::Maximum | K::Minimum | K::Clamp => Profile::ONCE,
+        K::Multiply | K::Divide => Profile::ONCE.underflows(),
+        K::Reduce | K::Cumulative | K::ReduceWindow | K::DotGeneral | K::Convolution | K::Scatter => Profile::OF_OPERANDS,
+        // Large narrow floats are integers; the unrounded values are not, and then there is no
+        // power.
+        K::Power => Profile::OF_RESULT.underflows().vague_where(|x, relative| relative > 1e-4 && x[0] < 0.0),
+        K::Convert => Profile::OF_RESULT.underflows(),
+        K::Rsqrt | K::Im2col | K::Winograd | K::UnpackInt4 | K::Fusion => Profile::OF_RESULT,
+        K::BitcastConvert => Profile::EXACT.vague_where(|x, _| x[0].is_nan()),
         K::Abs
-            | K::Ceil
-            | K::Floor
-            | K::RoundNearestAfz
-            | K::RoundNearestEven
-            | K::Sign
-            | K::Negate
-            | K::Select
-            | K::BitcastConvert
-    ) || matches!(
-        kind,
-        K::NextAfter | K::Constant | K::Weight | K::Iota | K::DimValue | K::Sort | K::TopK | K::If | K::While | K::Call
-    ) || kind.def().has(Trait::Movement)
-}
-
-/// Returns true if compiled code rounds the op's exact result to a narrow float, as the interpreter
-/// does.
-fn rounds_once(kind: OpKind) -> bool {
-    use OpKind as K;
-    matches!(kind, K::Add | K::Subtract | K::Multiply | K::Divide | K::Remainder | K::Sqrt | K::Maximum | K::Minimum | K::Clamp)
-}
-
-/// Returns true if the op makes, of nonzero operands, numbers so small that narrow types give 0.
-fn underflows(kind: OpKind) -> bool {
-    use OpKind as K;
-    matches!(kind, K::Power | K::Atan2 | K::BesselI1e | K::Convert | K::Zeta | K::Polygamma)
+        | K::Ceil
+        | K::Floor
+        | K::RoundNearestAfz
+        | K::RoundNearestEven
+        | K::Sign
+        | K::Negate
+        | K::NextAfter
+        | K::Select => Profile::EXACT,
+        K::BroadcastInDim
+        | K::Concatenate
+        | K::Constant
+        | K::DimValue
+        | K::DynamicSlice
+        | K::DynamicUpdateSlice
+        | K::Gather
+        | K::Iota
+        | K::Pad
+        | K::Reshape
+        | K::Reverse
+        | K::Slice
+        | K::Sort
+        | K::TopK
+        | K::Transpose
+        | K::Weight => Profile::EXACT,
+        K::Call | K::If | K::While | K::Return | K::Assert | K::BindDim => Profile::EXACT,
+        // Integers and truth values have no errors.
+        K::And
+        | K::Compare
+        | K::CountLeadingZeros
+        | K::GetDimensionSize
+        | K::IsFinite
+        | K::IsInf
+        | K::IsNan
+        | K::Nonzero
+        | K::Not
+        | K::Or
+        | K::Popcnt
+        | K::RngBitGenerator
+        | K::ShiftLeft
+        | K::ShiftRightArithmetic
+        | K::ShiftRightLogical
+        | K::Xor => Profile::EXACT,
+        family!(kernel) | family!(grid) | family!(host) | family!(library) => Profile::OF_RESULT,
+    }
 }
 
 /// Returns true if each float among the operands of an op on single elements is a nonzero number at
@@ -120,26 +184,18 @@ fn are_numbers(args: &[Val], at: usize) -> bool {
     args.iter().all(is_number)
 }
 
-/// Returns true if the op has operands for which its error bound says nothing, or only bounds the
-/// absolute error.
-fn leaves_domain(kind: OpKind, args: &[Val]) -> bool {
-    let any = |i: usize, holds: &dyn Fn(f64) -> bool| match args.get(i) {
-        Some(Val::Tensor(tensor)) if tensor.dtype().is_float() => tensor.to_f64s().into_iter().any(holds),
-        _ => false,
+/// Returns true if some operands of an op on single elements are vague: see
+/// [`Profile::is_vague`].
+fn leaves_domain(profile: &Profile, args: &[Val]) -> bool {
+    let Some(is_vague) = profile.is_vague else { return false };
+    let floats = |arg: &Val| match arg {
+        Val::Tensor(tensor) if tensor.dtype().is_float() => Some(tensor.to_f64s()),
+        _ => None,
     };
-    match kind {
-        OpKind::BitcastConvert => any(0, &f64::is_nan),
-        // Near a pole, an error of the operand decides between the largest and the smallest
-        // numbers.
-        OpKind::Tan => any(0, &|x| x.cos().abs() < 8.0 * relative_error(args) * x.abs()),
-        // Large narrow floats are integers; the unrounded values are not, and then there is no
-        // power.
-        OpKind::Power => relative_error(args) > 1e-4 && any(0, &|x| x < 0.0),
-        OpKind::Zeta => any(0, &|s| !(s > 1.0 && s <= 17.0)) || any(1, &|q| q.is_nan() || q <= 0.0),
-        OpKind::Polygamma => any(0, &|n| !(0.0..8.0).contains(&n)) || any(1, &|x| x.is_nan() || x <= 0.0),
-        OpKind::Digamma | OpKind::Lgamma => any(0, &|x| x < 0.0),
-        _ => false,
-    }
+    let Some(operands) = args.iter().map(floats).collect::<Option<Vec<Vec<f64>>>>() else { return false };
+    let relative = relative_error(args);
+    let count = operands.iter().map(Vec::len).min().unwrap_or(0);
+    (0..count).any(|i| is_vague(&operands.iter().map(|operand| operand[i]).collect::<Vec<_>>(), relative))
 }
 
 /// Returns the largest relative error of a number like the first operand.
@@ -153,9 +209,9 @@ fn relative_error(args: &[Val]) -> f64 {
 impl Noise {
     /// Disturbs the operands of an op that accumulates.
     pub(super) fn disturb_operands(&mut self, function: &Function, data: &InstData, args: &mut [Val]) {
-        let kind = data.kind;
-        self.is_vague |= leaves_domain(kind, args);
-        if !accumulates(kind) {
+        let profile = profile(data.kind);
+        self.is_vague |= leaves_domain(&profile, args);
+        if profile.rounding != Rounding::Operands {
             return;
         }
         let multiplies = data.regions.first().is_some_and(|&body| monoid(function, body) == Some(OpKind::Multiply));
@@ -170,17 +226,18 @@ impl Noise {
 
     /// Disturbs the results of another op that rounds.
     pub(super) fn disturb_results(&mut self, kind: OpKind, args: &[Val], results: &mut [Val]) {
-        if is_exact(kind) {
+        let profile = profile(kind);
+        if profile.rounding == Rounding::Exact {
             return;
         }
         for result in results {
             let Val::Tensor(tensor) = result else { continue };
             let is_narrow = matches!(tensor.dtype(), DType::BF16 | DType::F16);
-            if is_narrow && rounds_once(kind) {
-                self.is_vague |= tensor.dtype() == DType::BF16 && has_denormals(kind, tensor, args);
+            if is_narrow && profile.rounding == Rounding::Once {
+                self.is_vague |= tensor.dtype() == DType::BF16 && has_denormals(profile.zero, tensor, args);
             } else if tensor.dtype().is_float() {
-                self.is_vague |= tensor.to_f64s().iter().any(|&x| is_extreme(kind, tensor.dtype(), x));
-                let vanished = |i| is_narrow && underflows(kind) && are_numbers(args, i);
+                self.is_vague |= tensor.to_f64s().iter().any(|&x| is_extreme(profile.zero, tensor.dtype(), x));
+                let vanished = |i| is_narrow && profile.zero == Zero::Underflow && are_numbers(args, i);
                 *tensor = Rc::new(self.disturbed(tensor, &vanished));
             }
         }
@@ -231,29 +288,29 @@ fn may_overflow(tensor: &Tensor, multiplies: bool) -> bool {
 
 /// Returns true if some results of bf16 are denormal, or products of numbers that vanish: f32, in
 /// which they are computed, has rounded them already.
-fn has_denormals(kind: OpKind, results: &Tensor, args: &[Val]) -> bool {
+fn has_denormals(zero: Zero, results: &Tensor, args: &[Val]) -> bool {
     let least = f64::from(f32::MIN_POSITIVE);
-    let vanished = |i: usize| matches!(kind, OpKind::Multiply | OpKind::Divide) && are_numbers(args, i);
+    let vanished = |i: usize| zero == Zero::Underflow && are_numbers(args, i);
     let is_denormal = |(i, x): (usize, f64)| x.abs() < least && (x != 0.0 || vanished(i));
     results.to_f64s().into_iter().enumerate().any(is_denormal)
 }
 
 /// Returns true if a value is beyond the range of a narrow float, while f32 continues.
-fn is_extreme(kind: OpKind, dtype: DType, x: f64) -> bool {
-    // As small as f32 goes, bf16 has few numbers; these functions are never 0.
-    let vanishes = matches!(kind, OpKind::Erfc | OpKind::Exponential | OpKind::Logistic);
+fn is_extreme(zero: Zero, dtype: DType, x: f64) -> bool {
     match dtype {
         DType::F16 => x.is_infinite() || x.abs() < 6.2e-5,
-        DType::BF16 => vanishes && x == 0.0,
+        // As small as f32 goes, bf16 has few numbers.
+        DType::BF16 => zero == Zero::Never && x == 0.0,
         _ => false,
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::run_noisy;
+    use super::{Rounding, profile, run_noisy};
     use crate::{
         interp::{Limits, Tensor, scalar::Scalar},
+        ops::{OPS, Trait},
         text::parse,
         types::DType,
     };
@@ -270,6 +327,13 @@ mod tests {
         found.sort_by(f64::total_cmp);
         found.dedup();
         found
+    }
+
+    #[test]
+    fn ops_that_move_elements_are_exact() {
+        for def in OPS.iter().filter(|def| def.has(Trait::Movement)) {
+            assert!(profile(def.kind).rounding == Rounding::Exact, "{}", def.name);
+        }
     }
 
     const CEIL_OF_HALF: &str = "

@@ -5,9 +5,9 @@ use super::{
     elementwise::{self as lane, Lanes},
     fused, grid, host, index, kernel,
     machine::{Evaluated, Machine},
-    movement, random, reduce, sizes, sort, special, window,
+    movement, random, reduce, sizes, sort, window,
 };
-use crate::ops::OpKind as K;
+use crate::ops::{Exact, OpKind as K, math_function};
 
 /// The evaluation of an op.
 #[derive(Clone, Copy)]
@@ -23,34 +23,18 @@ pub(super) fn eval(kind: K) -> Eval {
     use Eval::{Lanes as L, Op};
     use Lanes::{Bits, Bits2, Float, Float2, Number, Number2, Other, Test};
     match kind {
+        math_function!() => match kind.def().math.expect("a math function declares itself").exact {
+            Exact::One(function) => L(Float(function)),
+            Exact::Two(function) => L(Float2(function)),
+        },
+
         K::Abs => L(Number(f64::abs, |a, _| a.abs())),
-        K::Acos => L(Float(libm::acos)),
-        // Some negative operands have a value in libm.
-        K::Acosh => L(Float(|x| if x < 1.0 { f64::NAN } else { libm::acosh(x) })),
-        K::Asin => L(Float(libm::asin)),
-        K::Asinh => L(Float(libm::asinh)),
-        K::Atan => L(Float(libm::atan)),
-        K::Atanh => L(Float(libm::atanh)),
-        K::BesselI1e => L(Float(special::bessel_i1e)),
-        K::Cbrt => L(Float(libm::cbrt)),
         K::Ceil => L(Float(f64::ceil)),
         K::CountLeadingZeros => L(Bits(lane::count_leading_zeros)),
-        K::Cosh => L(Float(libm::cosh)),
-        K::Cosine => L(Float(libm::cos)),
-        K::Digamma => L(Float(special::digamma)),
-        K::Erf => L(Float(libm::erf)),
-        K::ErfInv => L(Float(special::erf_inv)),
-        K::Erfc => L(Float(libm::erfc)),
-        K::Exponential => L(Float(libm::exp)),
-        K::ExponentialMinusOne => L(Float(libm::expm1)),
         K::Floor => L(Float(f64::floor)),
         K::IsFinite => L(Test(f64::is_finite)),
         K::IsInf => L(Test(f64::is_infinite)),
         K::IsNan => L(Test(f64::is_nan)),
-        K::Lgamma => L(Float(libm::lgamma)),
-        K::Log => L(Float(libm::log)),
-        K::LogPlusOne => L(Float(libm::log1p)),
-        K::Logistic => L(Float(special::logistic)),
         K::Negate => L(Number(|a| -a, |a, _| -a)),
         K::Not => L(Bits(|a, dtype| if dtype == crate::types::DType::I1 { 1 - a } else { !a })),
         K::Popcnt => L(Bits(lane::popcnt)),
@@ -58,22 +42,16 @@ pub(super) fn eval(kind: K) -> Eval {
         K::RoundNearestEven => L(Float(f64::round_ties_even)),
         K::Rsqrt => L(Float(|a| 1.0 / a.sqrt())),
         K::Sign => L(Number(lane::sign, |a, _| a.signum())),
-        K::Sine => L(Float(libm::sin)),
-        K::Sinh => L(Float(libm::sinh)),
         K::Sqrt => L(Float(f64::sqrt)),
-        K::Tan => L(Float(libm::tan)),
-        K::Tanh => L(Float(libm::tanh)),
 
         K::Add => L(Number2(|a, b| a + b, |a, b, _| a + b)),
         K::And => L(Bits2(|a, b, _| a & b)),
-        K::Atan2 => L(Float2(libm::atan2)),
         K::Divide => L(Number2(|a, b| a / b, lane::divide)),
         K::Maximum => L(Number2(lane::maximum, |a, b, _| a.max(b))),
         K::Minimum => L(Number2(lane::minimum, |a, b, _| a.min(b))),
         K::Multiply => L(Number2(|a, b| a * b, |a, b, _| a.wrapping_mul(b))),
         K::NextAfter => L(Other(lane::next_after)),
         K::Or => L(Bits2(|a, b, _| a | b)),
-        K::Polygamma => L(Float2(special::polygamma)),
         K::Power => L(Number2(libm::pow, lane::power)),
         K::Remainder => L(Number2(|a, b| a % b, lane::remainder)),
         K::ShiftLeft => L(Bits2(lane::shift_left)),
@@ -81,7 +59,6 @@ pub(super) fn eval(kind: K) -> Eval {
         K::ShiftRightLogical => L(Bits2(lane::shift_right_logical)),
         K::Subtract => L(Number2(|a, b| a - b, |a, b, _| a - b)),
         K::Xor => L(Bits2(|a, b, _| a ^ b)),
-        K::Zeta => L(Float2(special::zeta)),
 
         K::BitcastConvert => L(Other(lane::bitcast_convert)),
         K::Clamp => L(Other(lane::clamp)),

@@ -1,7 +1,8 @@
 //! Defines the form of an op's declaration, and the macros that write it.
 //!
-//! Invariant: a declaration is plain data plus one result-type function; it never looks at a graph.
-use super::{OpKind, class::DTypeClass};
+//! Invariant: a declaration is plain data, a result-type function and, of a math function, the
+//! function of numbers; it never looks at a graph.
+use super::{OpKind, class::DTypeClass, math::MathDef};
 use crate::{
     attr::AttrKind,
     infer::{InferCx, Inferred},
@@ -117,6 +118,9 @@ pub struct OpDef {
     pub traits: &'static [Trait],
     pub stages: Stages,
     pub infer: fn(&InferCx<'_>) -> Inferred,
+    /// The function of numbers, of an op that kernels have as arithmetic only: see
+    /// [`crate::math_function`].
+    pub math: Option<MathDef>,
 }
 
 impl OpDef {
@@ -187,19 +191,29 @@ pub(super) const fn optional(kind: AttrKind) -> (AttrKind, bool) {
     (kind, false)
 }
 
+/// An optional field of a declaration.
+macro_rules! field {
+    () => {
+        None
+    };
+    ($value:expr) => {
+        Some($value)
+    };
+}
+
 /// Declares one op; see `elementwise.rs` for the exemplar.
 ///
 /// `Kind = "name"(operands) { attributes } regions [names] -> (results) traits [..] stages .. infer
-/// f;` Operands and results are `name:
+/// f, is math;` Operands and results are `name:
 /// one(CLASS)`, `many(CLASS)` or `opt(CLASS)`; attributes are `name:
 /// required(KIND)` or `optional(KIND)`.
 macro_rules! op {
-    ($(#[doc = $doc:literal])+
+    ($(#[doc = $doc:expr])+
      $Kind:ident = $name:literal ( $( $opd:ident : $spec:expr ),* $(,)? )
      $( { $( $attr:ident : $akind:expr ),* $(,)? } )?
      $( regions [ $( $region:literal ),* ] )?
      -> ( $( $res:ident : $rspec:expr ),* )
-     traits [ $( $tr:ident ),* ] stages $stages:expr, infer $infer:expr;) => {
+     traits [ $( $tr:ident ),* ] stages $stages:expr, infer $infer:expr $(, is $math:expr)?;) => {
         #[allow(non_upper_case_globals, reason = "named as the op, so that the table can list both")]
         pub(super) const $Kind: $crate::ops::OpDef = $crate::ops::OpDef {
             kind: $crate::ops::OpKind::$Kind,
@@ -212,6 +226,7 @@ macro_rules! op {
             traits: &[$( $crate::ops::Trait::$tr ),*],
             stages: $stages,
             infer: $infer,
+            math: field!($($math)?),
         };
     };
 }
@@ -225,6 +240,11 @@ macro_rules! op_table {
 
         /// Every op.
         pub static OPS: &[OpDef] = &[$($( $family::$Op, )*)*];
+
+        /// The pattern of a family's ops.
+        macro_rules! family {
+            $( ($family) => { $( $crate::ops::OpKind::$Op )|* }; )*
+        }
 
         /// The families, each with its ops.
         pub static FAMILIES: &[(&str, &[OpKind])] = &[$( (stringify!($family), &[$( OpKind::$Op ),*]) ),*];

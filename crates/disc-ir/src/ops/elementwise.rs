@@ -1,5 +1,5 @@
 //! Declares element-wise ops: on tensors of one shape, and with the same meaning on the lanes of a
-//! kernel's vectors.
+//! kernel's vectors. Those that kernels have as arithmetic only are in [`super::math`].
 //!
 //! Invariants: integer arithmetic wraps and never traps: `x / 0 = 0`, `x rem 0 = x`,
 //! `MIN / -1 = MIN`, and shifting by the width or more gives 0 (or the sign, for an arithmetic
@@ -14,6 +14,8 @@ use crate::{
     infer::{InferCx, Inferred},
     types::{DType, Type},
 };
+
+pub(super) use super::math::*;
 
 const FLOAT: DTypeClass = DTypeClass::FLOAT;
 /// Floats that are computed in their own precision.
@@ -51,52 +53,12 @@ unary! {
     /// The absolute value; the smallest signed integer is its own. Not for unsigned integers, which
     /// have no sign.
     Abs = "abs" on SIGNED;
-    /// The inverse cosine, in [0, pi].
-    Acos = "acos" on FLOAT;
-    /// The inverse hyperbolic cosine.
-    Acosh = "acosh" on FLOAT;
-    /// The inverse sine, in [-pi/2, pi/2].
-    Asin = "asin" on FLOAT;
-    /// The inverse hyperbolic sine.
-    Asinh = "asinh" on FLOAT;
-    /// The inverse tangent, in [-pi/2, pi/2].
-    Atan = "atan" on FLOAT;
-    /// The inverse hyperbolic tangent.
-    Atanh = "atanh" on FLOAT;
-    /// The modified Bessel function of the first kind of order 1, times `exp(-|x|)`.
-    BesselI1e = "bessel_i1e" on FLOAT;
-    /// The cube root.
-    Cbrt = "cbrt" on FLOAT;
     /// The least integer that is not below.
     Ceil = "ceil" on FLOAT;
     /// The number of leading zero bits.
     CountLeadingZeros = "count_leading_zeros" on INTEGER;
-    /// The hyperbolic cosine.
-    Cosh = "cosh" on FLOAT;
-    /// The cosine.
-    Cosine = "cosine" on FLOAT;
-    /// The logarithmic derivative of the gamma function.
-    Digamma = "digamma" on FLOAT;
-    /// The error function.
-    Erf = "erf" on FLOAT;
-    /// The inverse of the error function.
-    ErfInv = "erf_inv" on FLOAT;
-    /// One minus the error function, without cancellation.
-    Erfc = "erfc" on FLOAT;
-    /// `e` to the power of the operand.
-    Exponential = "exponential" on FLOAT;
-    /// `exp(x) - 1`, without cancellation.
-    ExponentialMinusOne = "exponential_minus_one" on FLOAT;
     /// The greatest integer that is not above.
     Floor = "floor" on FLOAT;
-    /// The logarithm of the absolute value of the gamma function.
-    Lgamma = "lgamma" on FLOAT;
-    /// The natural logarithm.
-    Log = "log" on FLOAT;
-    /// `log(1 + x)`, without cancellation.
-    LogPlusOne = "log_plus_one" on FLOAT;
-    /// `1 / (1 + exp(-x))`.
-    Logistic = "logistic" on FLOAT;
     /// The negated value; wraps for integers.
     Negate = "negate" on NUMBER;
     /// Every bit inverted; logical not for `i1`.
@@ -111,16 +73,8 @@ unary! {
     Rsqrt = "rsqrt" on FLOAT;
     /// -1, 0 or 1; keeps NaN and the sign of zero. Not for unsigned integers, which have no sign.
     Sign = "sign" on SIGNED;
-    /// The sine.
-    Sine = "sine" on FLOAT;
-    /// The hyperbolic sine.
-    Sinh = "sinh" on FLOAT;
     /// The square root.
     Sqrt = "sqrt" on FLOAT;
-    /// The tangent.
-    Tan = "tan" on FLOAT;
-    /// The hyperbolic tangent.
-    Tanh = "tanh" on FLOAT;
 }
 
 binary! {
@@ -128,8 +82,6 @@ binary! {
     Add = "add" on NUMBER, Commutative, Associative;
     /// Bitwise and; logical and for `i1`.
     And = "and" on BITS, Commutative, Associative;
-    /// The angle of the point (`rhs`, `lhs`).
-    Atan2 = "atan2" on FLOAT;
     /// The quotient; truncated for integers, `x / 0 = 0` there.
     Divide = "divide" on NUMBER;
     /// The greater; NaN if either is. Of zeros with different signs, either.
@@ -143,8 +95,6 @@ binary! {
     NextAfter = "next_after" on WIDE;
     /// Bitwise or; logical or for `i1`.
     Or = "or" on BITS, Commutative, Associative;
-    /// The polygamma function of order `lhs` at `rhs`.
-    Polygamma = "polygamma" on FLOAT;
     /// `lhs` to the power of `rhs`; for integers wrapping, and 0 for a negative `rhs` unless `lhs`
     /// is 1 or -1.
     Power = "power" on NUMBER;
@@ -160,8 +110,6 @@ binary! {
     Subtract = "subtract" on NUMBER;
     /// Bitwise exclusive or; logical for `i1`.
     Xor = "xor" on BITS, Commutative, Associative;
-    /// The Hurwitz zeta function of `lhs` with offset `rhs`.
-    Zeta = "zeta" on FLOAT;
 }
 
 /// Ops of one operand that return a truth value.
@@ -231,7 +179,7 @@ op! {
 }
 
 /// Checks (C1): all operands have one type, which the result has too.
-fn same_type(cx: &InferCx<'_>) -> Inferred {
+pub(super) fn same_type(cx: &InferCx<'_>) -> Inferred {
     all_equal(cx)?;
     Ok(vec![cx.ty(0).clone()])
 }

@@ -22,6 +22,7 @@ mod host;
 mod index;
 mod kernel;
 mod library;
+mod math;
 mod movement;
 mod random;
 mod reduce;
@@ -36,6 +37,8 @@ pub use docs::{docs, paragraphs};
 pub use fused::{FusionKind, UnknownKind};
 pub(crate) use grid::is_of_threads;
 pub use index::{checks_bounds, is_pure};
+pub(crate) use math::math_function;
+pub use math::{Domain, Exact, MATH_FUNCTIONS, MathDef, Zero};
 
 op_table! {
     elementwise::{
@@ -72,6 +75,8 @@ op_table! {
     host::{Alloc, AllocOutput, Arena, Launch, LayoutArena, Mark, Release, Nontemporal},
     library::{LibraryConvolution, LibraryGemm},
 }
+
+pub(crate) use family;
 
 #[cfg(test)]
 mod tests;

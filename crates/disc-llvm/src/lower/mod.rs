@@ -35,7 +35,7 @@ use crate::{
     function::mark,
 };
 use disc_codegen::host::signature::BoundCheck;
-use disc_ir::{Attr, Block, DType, Dim, Function, FunctionKind, Inst, Module, OpKind, Symbol, Type, Value};
+use disc_ir::{Attr, Block, DType, Dim, Function, FunctionKind, Inst, Module, OpKind, Symbol, Type, Value, math_function};
 use inkwell::{
     module::Linkage,
     types::BasicMetadataTypeEnum,
@@ -293,9 +293,7 @@ impl<'e, 'c> Lowering<'e, 'c> {
             LibraryGemm => self.library_gemm(inst),
             Atomic | Barrier | CommitCopies | CopyAsync | LoadMatrix | MultiplyTiles | Place | ReduceGroup | ReleaseGrid
             | Shared | Shuffle | Vote | WaitCopies | WaitGrid => self.op_of_threads(inst),
-            Acos | Acosh | Asin | Asinh | Atan | Atan2 | Atanh | BesselI1e | Cbrt | Cosh | Cosine | Digamma | Erf | ErfInv
-            | Erfc | Exponential | ExponentialMinusOne | Lgamma | Log | LogPlusOne | Logistic | NextAfter | Polygamma | Sine
-            | Sinh | Tan | Tanh | Zeta => Err(self.error(inst, "must be expanded to arithmetic before".to_owned())),
+            math_function!() | NextAfter => Err(self.error(inst, "must be expanded to arithmetic before".to_owned())),
             BroadcastInDim | Concatenate | Convolution | Cumulative | DotGeneral | DynamicSlice | DynamicUpdateSlice | Fusion
             | Gather | GetDimensionSize | Iota | Nonzero | Pad | Im2col | Reduce | ReduceWindow | Reshape | Reverse
             | RngBitGenerator | Scatter | Slice | Sort | TopK | Transpose | UnpackInt4 | Winograd => {

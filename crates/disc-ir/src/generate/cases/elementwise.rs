@@ -7,18 +7,14 @@ use super::{
 use crate::{
     attr::{Attr, AttrKind},
     graph::Value,
-    ops::{DTypeClass, OpKind},
+    ops::{DTypeClass, Domain, OpKind},
     types::DType,
 };
 
 /// An op on inputs of one shape, with every word of its attribute.
 pub(super) fn plain(s: &mut Sketch) -> Made<Vec<Value>> {
     let (def, plane) = (s.kind.def(), s.plane());
-    let draws = match s.kind {
-        OpKind::Polygamma => [Draw::Orders, Draw::AboveOne],
-        OpKind::Zeta => [Draw::AboveOne; 2],
-        _ => [Draw::Any; 2],
-    };
+    let draws = def.math.map_or([Draw::Any; 2], |math| math.drawn.map(draw));
     let operands: Vec<Value> = (0..def.operands.len())
         .map(|i| {
             let dtype = if def.operands[i].class == DTypeClass::BOOL { DType::I1 } else { s.dtype };
@@ -28,6 +24,15 @@ pub(super) fn plain(s: &mut Sketch) -> Made<Vec<Value>> {
     let Some(attr) = def.attrs.first() else { return Ok(vec![s.op(s.kind, &operands, &[])?]) };
     let AttrKind::Enum(words) = attr.kind else { panic!("`{}` has a recipe of its own", def.name) };
     words.iter().map(|&word| s.op(s.kind, &operands, &[(attr.name, Attr::Enum(word))])).collect()
+}
+
+/// Returns the elements of an operand of a math function.
+fn draw(domain: Domain) -> Draw {
+    match domain {
+        Domain::All => Draw::Any,
+        Domain::Orders => Draw::Orders,
+        Domain::AboveOne => Draw::AboveOne,
+    }
 }
 
 /// Converts to every element type that the op admits.

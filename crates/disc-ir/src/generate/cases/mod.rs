@@ -17,7 +17,7 @@ mod sketch;
 use crate::{
     diag::Diagnostic,
     graph::{Module, Value},
-    ops::{OpDef, OpKind, Stages},
+    ops::{DTypeClass, OpDef, OpKind, family, math_function},
     types::DType,
 };
 use sketch::Sketch;
@@ -100,7 +100,44 @@ pub struct Case {
     pub nearness: Nearness,
 }
 
-type Recipe = fn(&mut Sketch) -> Result<Vec<Value>, Diagnostic>;
+type Make = fn(&mut Sketch) -> Result<Vec<Value>, Diagnostic>;
+
+/// The way in which an op is tried.
+struct Recipe {
+    make: Make,
+    /// The tolerance for floats.
+    nearness: Nearness,
+    varied: Varied,
+}
+
+/// The value whose element types the cases of an op go through.
+#[derive(Clone, Copy)]
+enum Varied {
+    /// The first operand; of an op without operands, the first result.
+    First,
+    Operand(usize),
+    Result(usize),
+}
+
+impl Recipe {
+    fn new(make: Make, nearness: Nearness) -> Self {
+        Self { make, nearness, varied: Varied::First }
+    }
+
+    fn varying(self, varied: Varied) -> Self {
+        Self { varied, ..self }
+    }
+}
+
+impl Varied {
+    fn class(self, def: &OpDef) -> DTypeClass {
+        match self {
+            Varied::First => def.operands.first().or(def.results.first()).expect("an op has operands or results").class,
+            Varied::Operand(index) => def.operands[index].class,
+            Varied::Result(index) => def.results[index].class,
+        }
+    }
+}
 
 /// Returns the programs for one op, each for one element type that the op admits and one of
 /// `shapes`; none for an op of kernels.
@@ -108,35 +145,24 @@ type Recipe = fn(&mut Sketch) -> Result<Vec<Value>, Diagnostic>;
 /// # Errors
 /// Never: a recipe makes only admitted ops.
 pub fn cases(kind: OpKind, shapes: &[Shapes]) -> Result<Vec<Case>, Diagnostic> {
-    let Some((recipe, nearness)) = recipe(kind) else { return Ok(Vec::new()) };
+    let Some(recipe) = recipe(kind) else { return Ok(Vec::new()) };
     let mut made = Vec::new();
-    for dtype in dtypes(kind.def()) {
+    for dtype in recipe.varied.class(kind.def()).members() {
         for &shapes in shapes {
             let mut sketch = Sketch::new(kind, dtype, shapes);
-            let results = recipe(&mut sketch)?;
-            let nearness = if dtype.is_float() { nearness } else { Nearness::Exact };
+            let results = (recipe.make)(&mut sketch)?;
+            let nearness = if dtype.is_float() { recipe.nearness } else { Nearness::Exact };
             made.push(sketch.finish(&results, nearness)?);
         }
     }
     Ok(made)
 }
 
-/// Returns the element types that the cases of an op alternate between.
-fn dtypes(def: &OpDef) -> Vec<DType> {
-    let class = match def.kind {
-        OpKind::Select => def.operands[1].class,
-        OpKind::RngBitGenerator => def.results[1].class,
-        OpKind::Assert => def.operands[1].class,
-        OpKind::If => def.results[0].class,
-        _ => def.operands.first().or(def.results.first()).expect("an op has operands or results").class,
-    };
-    class.members().collect()
-}
-
-/// Returns the recipe that feeds an op, and the tolerance for floats.
+/// Returns the recipe of an op; none for an op of kernels.
 // tidy: allow(function-length): one arm per op
-fn recipe(kind: OpKind) -> Option<(Recipe, Nearness)> {
+fn recipe(kind: OpKind) -> Option<Recipe> {
     use {Nearness::*, OpKind as K};
+    let by = Recipe::new;
     Some(match kind {
         K::Abs
         | K::Ceil
@@ -151,7 +177,7 @@ fn recipe(kind: OpKind) -> Option<(Recipe, Nearness)> {
         | K::RoundNearestAfz
         | K::RoundNearestEven
         | K::Sign
-        | K::Sqrt => (elementwise::plain, Exact),
+        | K::Sqrt => by(elementwise::plain, Exact),
         K::Add
         | K::And
         | K::Divide
@@ -164,88 +190,50 @@ fn recipe(kind: OpKind) -> Option<(Recipe, Nearness)> {
         | K::ShiftRightLogical
         | K::Subtract
         | K::Xor
-        | K::Compare
-        | K::Select => (elementwise::plain, Exact),
-        K::Maximum | K::Minimum | K::Clamp => (elementwise::plain, Value),
-        K::BitcastConvert | K::Convert => (elementwise::conversions, Exact),
-        K::Acos
-        | K::Acosh
-        | K::Asin
-        | K::Asinh
-        | K::Atan
-        | K::Atan2
-        | K::Atanh
-        | K::Cbrt
-        | K::Cosh
-        | K::Cosine
-        | K::Erf
-        | K::ErfInv
-        | K::Erfc
-        | K::Exponential
-        | K::ExponentialMinusOne
-        | K::Log
-        | K::LogPlusOne
-        | K::Logistic
-        | K::Power
-        | K::Rsqrt
-        | K::Sine
-        | K::Sinh
-        | K::Tan
-        | K::Tanh => (elementwise::plain, Function),
-        K::BesselI1e | K::Digamma | K::Lgamma => (elementwise::plain, Cancelling),
-        K::Polygamma | K::Zeta => (elementwise::plain, Cancelling),
-        K::BroadcastInDim => (movement::broadcast, Exact),
-        K::Concatenate => (movement::concatenate, Exact),
-        K::Constant => (movement::constant, Exact),
-        K::DimValue => (movement::dim, Exact),
-        K::GetDimensionSize => (movement::dimension_size, Exact),
-        K::Iota => (movement::iota, Exact),
-        K::Pad => (movement::pad, Exact),
-        K::Reshape => (movement::reshape, Exact),
-        K::Reverse => (movement::reverse, Exact),
-        K::Slice => (movement::slice, Exact),
-        K::Transpose => (movement::transpose, Exact),
-        K::Weight => (movement::weight, Exact),
-        K::DynamicSlice => (index::dynamic_slice, Exact),
-        K::DynamicUpdateSlice => (index::dynamic_update_slice, Exact),
-        K::Gather => (index::gather, Exact),
-        K::Scatter => (index::scatter, Sum),
-        K::Cumulative => (combine::cumulative, Sum),
-        K::Reduce => (combine::reduce, Sum),
-        K::Im2col => (movement::im2col, Exact),
-        K::Winograd => (combine::winograd, Exact),
-        K::ReduceWindow => (combine::window, Sum),
-        K::Convolution => (combine::convolution, Sum),
-        K::UnpackInt4 => (combine::unpack_int4, Exact),
-        K::DotGeneral => (combine::dot_general, Sum),
-        K::Sort => (control::sort, Exact),
-        K::TopK => (control::top_k, Exact),
-        K::BindDim => (sizes::bind_dim, Exact),
-        K::Nonzero => (sizes::nonzero, Exact),
-        K::RngBitGenerator => (control::random_bits, Exact),
-        K::Assert => (control::assert, Exact),
-        K::Call => (control::call, Exact),
-        K::If => (control::if_, Exact),
-        K::Return => (control::ret, Exact),
-        K::While => (control::while_, Exact),
-        K::Fusion
-        | K::Alloc
-        | K::AllocOutput
-        | K::Arena
-        | K::Launch
-        | K::LayoutArena
-        | K::Mark
-        | K::Release
-        | K::Nontemporal
-        | K::Aligned
-        | K::Fetch
-        | K::LaunchGrid
-        | K::LibraryConvolution
-        | K::LibraryGemm => {
-            return None;
+        | K::Compare => by(elementwise::plain, Exact),
+        K::Select => by(elementwise::plain, Exact).varying(Varied::Operand(1)),
+        K::Maximum | K::Minimum | K::Clamp => by(elementwise::plain, Value),
+        K::BitcastConvert | K::Convert => by(elementwise::conversions, Exact),
+        K::Power | K::Rsqrt => by(elementwise::plain, Function),
+        math_function!() => {
+            let math = kind.def().math.expect("a math function declares itself");
+            by(elementwise::plain, if math.cancels { Cancelling } else { Function })
         }
-        kind if kind.def().stages == Stages::Kernel => return None,
-        kind => panic!("`{}` has no recipe", kind.name()),
+        K::BroadcastInDim => by(movement::broadcast, Exact),
+        K::Concatenate => by(movement::concatenate, Exact),
+        K::Constant => by(movement::constant, Exact),
+        K::DimValue => by(movement::dim, Exact),
+        K::GetDimensionSize => by(movement::dimension_size, Exact),
+        K::Iota => by(movement::iota, Exact),
+        K::Pad => by(movement::pad, Exact),
+        K::Reshape => by(movement::reshape, Exact),
+        K::Reverse => by(movement::reverse, Exact),
+        K::Slice => by(movement::slice, Exact),
+        K::Transpose => by(movement::transpose, Exact),
+        K::Weight => by(movement::weight, Exact),
+        K::DynamicSlice => by(index::dynamic_slice, Exact),
+        K::DynamicUpdateSlice => by(index::dynamic_update_slice, Exact),
+        K::Gather => by(index::gather, Exact),
+        K::Scatter => by(index::scatter, Sum),
+        K::Cumulative => by(combine::cumulative, Sum),
+        K::Reduce => by(combine::reduce, Sum),
+        K::Im2col => by(movement::im2col, Exact),
+        K::Winograd => by(combine::winograd, Exact),
+        K::ReduceWindow => by(combine::window, Sum),
+        K::Convolution => by(combine::convolution, Sum),
+        K::UnpackInt4 => by(combine::unpack_int4, Exact),
+        K::DotGeneral => by(combine::dot_general, Sum),
+        K::Sort => by(control::sort, Exact),
+        K::TopK => by(control::top_k, Exact),
+        K::BindDim => by(sizes::bind_dim, Exact),
+        K::Nonzero => by(sizes::nonzero, Exact),
+        K::RngBitGenerator => by(control::random_bits, Exact).varying(Varied::Result(1)),
+        K::Assert => by(control::assert, Exact).varying(Varied::Operand(1)),
+        K::Call => by(control::call, Exact),
+        K::If => by(control::if_, Exact).varying(Varied::Result(0)),
+        K::Return => by(control::ret, Exact),
+        K::While => by(control::while_, Exact),
+        K::Fusion | family!(kernel) | family!(grid) | family!(host) | family!(library) => return None,
     })
 }
 

@@ -1,4 +1,4 @@
-//! Computes mathematical functions that no library here has, in f64.
+//! Computes math functions that no library here has, in f64.
 //!
 //! They are accurate to a few units in the last place of f64, far from poles and zeros; so they are
 //! right for f32 and narrower types.
@@ -20,6 +20,11 @@ const EULER_MACLAURIN: [f64; 12] = [
     5.5090028283602295e-18,
     -1.3954464685812522e-19,
 ];
+
+/// The inverse hyperbolic cosine; in libm, some negative operands have a value.
+pub(super) fn acosh(x: f64) -> f64 {
+    if x < 1.0 { f64::NAN } else { libm::acosh(x) }
+}
 
 pub(super) fn logistic(x: f64) -> f64 {
     if x < 0.0 {
