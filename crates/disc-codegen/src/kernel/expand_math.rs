@@ -26,48 +26,9 @@ impl Arithmetic {
     }
 }
 
-/// The function of an op on floats, if it is no arithmetic of the target.
-fn function_of(kind: OpKind) -> Option<MathFn> {
-    let name = match kind {
-        OpKind::Acos => "acos",
-        OpKind::Acosh => "acosh",
-        OpKind::Asin => "asin",
-        OpKind::Asinh => "asinh",
-        OpKind::Atan => "atan",
-        OpKind::Atan2 => "atan2",
-        OpKind::Atanh => "atanh",
-        OpKind::BesselI1e => "bessel_i1e",
-        OpKind::Cbrt => "cbrt",
-        OpKind::Cosh => "cosh",
-        OpKind::Cosine => "cos",
-        OpKind::Digamma => "digamma",
-        OpKind::Erf => "erf",
-        OpKind::ErfInv => "erf_inv",
-        OpKind::Erfc => "erfc",
-        OpKind::Exponential => "exp",
-        OpKind::ExponentialMinusOne => "expm1",
-        OpKind::Lgamma => "lgamma",
-        OpKind::Log => "log",
-        OpKind::LogPlusOne => "log1p",
-        OpKind::Logistic => "logistic",
-        OpKind::NextAfter => "next_after",
-        OpKind::Polygamma => "polygamma",
-        OpKind::Power => "pow",
-        OpKind::Remainder => "fmod",
-        OpKind::Rsqrt => "rsqrt",
-        OpKind::Sine => "sin",
-        OpKind::Sinh => "sinh",
-        OpKind::Tan => "tan",
-        OpKind::Tanh => "tanh",
-        OpKind::Zeta => "zeta",
-        _ => return None,
-    };
-    MathFn::from_name(name)
-}
-
 /// Expands a math op; returns `None` for an op that the target computes, or that is on integers.
 pub(crate) fn math(kb: &mut KernelBuilder, kind: OpKind, operands: &[Value], arithmetic: Arithmetic) -> Option<Value> {
-    function(kb, function_of(kind)?, operands, arithmetic)
+    function(kb, MathFn::of(kind)?, operands, arithmetic)
 }
 
 /// Expands a function of floats; returns `None` for integers.

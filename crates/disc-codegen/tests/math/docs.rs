@@ -14,9 +14,9 @@ fn rows() -> Vec<Vec<&'static str>> {
 fn numerics_page_states_every_bound() {
     let rows = rows();
     for &function in MathFn::ALL {
-        let name = format!("`{}`", function.name());
-        let row = rows.iter().find(|r| r[0] == name).unwrap_or_else(|| panic!("docs/numerics.md has no row for {name}"));
-        let bound = function.bound();
+        let (name, bound) = (format!("`{}`", function.name()), function.bound());
+        let wanted = format!("| {name} | {} / {} / {} / {} |", bound.f32, bound.f32_no_fma, bound.f64, bound.f64_no_fma);
+        let row = rows.iter().find(|r| r[0] == name).unwrap_or_else(|| panic!("docs/numerics.md has no row {wanted}"));
         let stated: Vec<f64> = row[1].split(" / ").map(|c| c.parse().expect("a bound is a number")).collect();
         assert_eq!(stated, [bound.f32, bound.f32_no_fma, bound.f64, bound.f64_no_fma], "the bounds of {name}");
     }
