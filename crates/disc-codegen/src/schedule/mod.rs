@@ -7,6 +7,9 @@
 //!
 //! Invariants: a schedule asks facts, never sizes; results do not depend on how units are spread
 //! over threads.
+#[macro_use]
+mod version_table;
+
 mod common;
 mod condition;
 mod cpu;
@@ -15,8 +18,6 @@ mod group;
 mod offer;
 mod scheduler;
 mod version;
-#[cfg(test)]
-mod version_docs;
 
 pub(crate) use common::iteration_space::space_of;
 pub use condition::Condition;
@@ -25,6 +26,5 @@ pub(crate) use disc_passes::fusion::plan::extract;
 pub use group::Group;
 pub use offer::{ConvolutionOffer, LibraryWay, MatmulOffer, Offer, Rest};
 pub use scheduler::{Choices, Offers, Refusal, Request, Scheduler, scheduler};
-pub use version::{
-    Argument, Launch, ProductOffer, Scheduled, Version, VersionKind, Versioned, Work, Workspace, aligned_bytes, scratch_bytes,
-};
+pub use version::{Argument, Launch, ProductOffer, Scheduled, Version, Versioned, Work, Workspace, aligned_bytes, scratch_bytes};
+pub use version_table::{VERSIONS, VersionDef, VersionKind};

@@ -186,7 +186,7 @@ fn host_tensor(((sizes, values), dtype): ((Vec<i64>, Vec<f32>), disc::ral::DType
 
 #[test]
 fn each_version_runs_for_some_sizes() {
-    for kind in VersionKind::ALL {
+    for &kind in VersionKind::ALL {
         let has_tiles = Target::host().unwrap().register_tile(DType::BF16).is_some();
         if kind == VersionKind::AttentionTiles && !has_tiles {
             println!("skipped: {kind:?} needs a CPU with tile registers");

@@ -26,6 +26,17 @@ use disc_passes::{
 };
 use std::collections::HashSet;
 
+versions! {
+    /// A loop nest with tables of what is the same in each row.
+    Tables {
+        kernels: "`kN_pointwise_tables`",
+        sizes: "other pointwise rows, of at most 4,096 elements, at least 4 of them, with values computed from positions \
+            alone (65,536 and 2, where those are costly); places in tensors are held in 32 bits, and each size that they \
+            count along is below 2^31",
+        unit: "",
+    }
+}
+
 /// Rows of more elements have no tables; for costly values the limit is the length from which
 /// reading from the second-level cache takes longer than computing.
 const LONGEST: i64 = 4096;

@@ -16,6 +16,16 @@ use crate::{
 };
 use disc_ir::{Dim, TensorType, Value};
 
+versions! {
+    /// Large results, written past the caches.
+    Nontemporal {
+        kernels: "`kN_pointwise_nontemporal`, `kN_reduction_nontemporal`, `kN_reduction_multirow_nontemporal` (rows of at \
+            most 80)",
+        sizes: "large results, by non-temporal stores",
+        unit: "",
+    }
+}
+
 /// Larger results are in memory that allocators give back to the system after each call, and ask
 /// for in the next one: it clears the pages, which are in the caches then. With non-temporal
 /// stores, results of 96 MiB took 0.93 to 1.15 times as long.

@@ -20,6 +20,17 @@ use crate::{
 };
 use disc_ir::{Dim, Solver, Value};
 
+versions! {
+    /// A loop nest whose rows are vectors.
+    ShortRows {
+        kernels: "`kN_pointwise_shortL`",
+        sizes: "pointwise rows that one vector of `L` lanes holds, half a register or a whole one; of a concatenation along \
+            rows, each part; not where row blocks are walked as one. AVX-512: 1 to `L` elements; others: `L` elements, since \
+            masks take them longer than a loop",
+        unit: "a row, without a loop",
+    }
+}
+
 /// The lanes of vectors for parts of these lengths, fewest first: half a register and a whole one,
 /// if no fact says that they are shorter.
 fn vectors(group: &Group<'_>, lengths: &[Dim]) -> Vec<u32> {

@@ -1,12 +1,12 @@
 //! Schedules for CPUs: work units on threads, vectors in lanes, task memory in caches.
-mod attention;
+pub(super) mod attention;
 mod list;
-mod matmul;
+pub(super) mod matmul;
 mod pointwise;
-mod reduction;
-mod standalone;
+pub(super) mod reduction;
+pub(super) mod standalone;
 mod window;
-mod winograd;
+pub(super) mod winograd;
 
 pub use attention::AttentionPlan;
 pub(super) use attention::{Mask, Softmax, masks};

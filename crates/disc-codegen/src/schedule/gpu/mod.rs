@@ -4,24 +4,24 @@
 //! gets the CPU's, with each unit of work on a thread: [`tasks`]. One that no schedule of its kind
 //! accepts is computed element by element: [`pointwise::in_elements`].
 mod align;
-mod attention;
+pub(super) mod attention;
 mod bitonic;
 mod candidates;
 mod conditions;
 mod fragments;
 mod frame;
 mod library;
-mod matmul;
-mod nonzero;
-mod ordered;
-mod pointwise;
+pub(super) mod matmul;
+pub(super) mod nonzero;
+pub(super) mod ordered;
+pub(super) mod pointwise;
 mod prefix;
-mod rows;
-mod scan;
+pub(super) mod rows;
+pub(super) mod scan;
 mod scatter;
 mod standalone;
 mod tasks;
-mod transpose;
+pub(super) mod transpose;
 mod update;
 mod vectors;
 

@@ -18,6 +18,22 @@ use disc_ir::{DType, Dim, Grid, Inst, TensorType, Value};
 use disc_kernel_macros::expr;
 use std::sync::Arc;
 
+versions! {
+    /// Positions of many true elements of a grid, in parts that are counted first.
+    SplitPositions {
+        kernels: "`kN_standalone_count` and `kN_standalone_split` of `nonzero`",
+        sizes: "grids: at least 2^14 elements; all tensors have fewer than 2^31 elements",
+        unit: "a block has one of 128 parts",
+    }
+
+    /// Positions of true elements of a grid, found by one block.
+    BlockPositions {
+        kernels: "`kN_standalone_block` of `nonzero`",
+        sizes: "grids: fewer elements",
+        unit: "one block has all",
+    }
+}
+
 /// Elements that a thread has at once.
 const EACH: i64 = 4;
 /// Parts of many elements: at most one for each thread of a block, which adds up their counts.

@@ -24,6 +24,39 @@ use disc_ir::{Attr, DType, Dim, Grid, Inst, OpKind, TensorType, Value, ops::body
 use disc_kernel_macros::expr;
 use disc_passes::analysis::query::Query;
 
+versions! {
+    /// Sorts of a grid, of which a warp has a line in its registers.
+    WarpSorts {
+        kernels: "`kN_standalone_warp` of sorts",
+        sizes: "grids: sorts and `top_k` of lines that are at most a warp, by a plain order; all tensors have fewer than 2^31 \
+            elements",
+        unit: "a warp sorts a line in its registers",
+    }
+
+    /// Sorts of a grid, of which a block has a line in its memory.
+    BlockSorts {
+        kernels: "`kN_standalone_block` of sorts",
+        sizes: "grids: sorts and `top_k` of lines of at most 4096 elements, by a plain order; all tensors have fewer than \
+            2^31 elements",
+        unit: "a block sorts a line in shared memory",
+    }
+
+    /// The first elements of lines of a grid, which a block sorts part by part.
+    PartSorts {
+        kernels: "`kN_standalone_parts`",
+        sizes: "grids: `top_k` of at most 2048 elements, those that are skipped included; all tensors have fewer than 2^31 \
+            elements",
+        unit: "a block sorts a line part by part, and keeps the first elements",
+    }
+
+    /// Sorts of a grid, of which a block has a line in memory of the device.
+    DeviceSorts {
+        kernels: "`kN_standalone_device`",
+        sizes: "grids: other sorts and `top_k` by a plain order, of fewer than 2^29 elements",
+        unit: "a block sorts a line in memory of the device",
+    }
+}
+
 /// Entries of a block in shared memory: 48 KiB of those with keys of 64 bits.
 const ROOM: i64 = 4096;
 /// The most wanted elements of a line that is sorted part by part.

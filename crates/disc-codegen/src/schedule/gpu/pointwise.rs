@@ -23,6 +23,23 @@ use disc_ir::{Dim, Value};
 use disc_kernel_macros::expr;
 use disc_passes::fusion::space::Map;
 
+versions! {
+    /// Elements of a grid, a vector of them a thread.
+    GridVectors {
+        kernels: "`kN_pointwise_v`",
+        sizes: "grids: vectors of 16 bytes divide the innermost dimension, memory starts at multiples of 16 bytes; all \
+            tensors have fewer than 2^31 elements",
+        unit: "a thread has 2 vectors",
+    }
+
+    /// Elements of a grid, one at a time, with positions of 32 bits.
+    GridElements {
+        kernels: "`kN_pointwise_s`",
+        sizes: "grids: other pointwise groups whose tensors have fewer than 2^31 elements",
+        unit: "a thread has 4 elements",
+    }
+}
+
 /// Vectors, or elements, that a thread computes at once: so many loads are under way.
 const VECTORS: u32 = 2;
 const ELEMENTS: u32 = 4;

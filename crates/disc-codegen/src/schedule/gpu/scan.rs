@@ -20,6 +20,29 @@ use crate::{
 use disc_ir::{DType, Grid, Inst, Value};
 use disc_kernel_macros::expr;
 
+versions! {
+    /// Scans of a grid, of which a thread walks a line.
+    ThreadScans {
+        kernels: "`kN_standalone_thread`",
+        sizes: "grids: scans along a dimension that others follow, of tensors that have fewer than 2^31 elements",
+        unit: "a thread walks a line",
+    }
+
+    /// Scans of a grid, of which a warp walks a line.
+    WarpScans {
+        kernels: "`kN_standalone_warp`",
+        sizes: "grids: scans along the last dimension, at most 1024 elements; all tensors have fewer than 2^31 elements",
+        unit: "a warp walks a line",
+    }
+
+    /// Scans of a grid, of which a block walks a line.
+    BlockScans {
+        kernels: "`kN_standalone_block`",
+        sizes: "grids: other scans of tensors that have fewer than 2^31 elements",
+        unit: "a block walks a line",
+    }
+}
+
 /// Elements of a line that a thread has at once.
 const EACH: i64 = 4;
 /// The elements of the longest line that a warp has.

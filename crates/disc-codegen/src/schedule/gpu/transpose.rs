@@ -24,6 +24,16 @@ use disc_ir::{Dim, TensorType, Value};
 use disc_kernel_macros::expr;
 use disc_passes::fusion::space::{axes_of, regroup};
 
+versions! {
+    /// Tiles of a grid, transposed in shared memory.
+    GridTiles {
+        kernels: "`kN_pointwise_tile`",
+        sizes: "grids: an input that is contiguous along another dimension than the results, at least 16 positions along \
+            both; all tensors have fewer than 2^31 elements",
+        unit: "a block has a tile of 32 by 32 elements",
+    }
+}
+
 /// Positions of a tile along either dimension.
 const TILE: i64 = 32;
 /// Lines of a tile that the threads of a block have at once.

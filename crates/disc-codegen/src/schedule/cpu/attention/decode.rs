@@ -25,6 +25,15 @@ use crate::{
 use disc_ir::{Dim, Function, FunctionKind, Solver, TensorType, Value};
 use disc_kernel_macros::expr;
 
+versions! {
+    /// Attention of a few queries.
+    Decode {
+        kernels: "`kN_attention_decode_split`, `kN_attention_decode_combine`",
+        sizes: "decode: at most 8 queries over more than 64 keys",
+        unit: "512 keys; then a row",
+    }
+}
+
 /// The most rows that are few.
 const FEW: i64 = 8;
 /// Up to this many columns the parts would not pay for a second kernel.

@@ -7,12 +7,12 @@
 //!
 //! The group holds three groups (matmul, reduction, matmul), each with a schedule of its own; this
 //! one decides which memory their values are in.
-mod decode;
+pub(in crate::schedule) mod decode;
 mod flash;
 mod masking;
 mod online_softmax;
 mod plan;
-mod register_tiles;
+pub(in crate::schedule) mod register_tiles;
 mod softmax;
 mod unit;
 mod whole_rows;

@@ -22,6 +22,15 @@ use crate::{
 use disc_ir::{DType, Dim, Value, fragment::REGISTER_ROWS};
 use disc_kernel_macros::expr;
 
+versions! {
+    /// Attention of queries that fill a tile register.
+    AttentionTiles {
+        kernels: "`kN_attention_tiles`",
+        sizes: "targets with tile registers: softmax attention of bf16, at least 16 queries",
+        unit: "up to 192 queries, which share packed keys and values",
+    }
+}
+
 /// Code for a number of rows that fills a tile.
 pub(super) enum Code {
     /// The number of rows always does.

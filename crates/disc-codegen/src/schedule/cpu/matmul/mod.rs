@@ -20,7 +20,7 @@ mod group;
 mod launch;
 mod library;
 mod plan;
-mod split_k;
+pub(in crate::schedule) mod split_k;
 
 pub(super) use emit::{
     interleaved::{counts, exists, place},

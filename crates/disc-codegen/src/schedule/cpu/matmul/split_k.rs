@@ -18,6 +18,15 @@ use crate::{
 use disc_ir::{Dim, Function, FunctionKind, Value};
 use disc_kernel_macros::expr;
 
+versions! {
+    /// A product of few rows and columns, its sums in parts.
+    SplitK {
+        kernels: "`kN_matmul_split_k`, `kN_matmul_combine`",
+        sizes: "split-K: at most two row blocks, fewer than 8 panels of a constant number of columns, sums of at least 512",
+        unit: "one of 8 parts of the sums; then rows",
+    }
+}
+
 /// Gives the version of a group that splits the sums of its product, if it has one product that may
 /// have few units.
 pub(in crate::schedule) fn split_k(group: &Group<'_>) -> Option<Version> {

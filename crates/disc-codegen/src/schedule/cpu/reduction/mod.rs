@@ -11,9 +11,9 @@
 //! output.
 mod borrowed_outputs;
 mod cascade;
-mod phases;
+pub(in crate::schedule) mod phases;
 mod plan;
-mod split;
+pub(in crate::schedule) mod split;
 mod tables;
 mod unit;
 
@@ -39,6 +39,23 @@ pub use plan::ReductionSchedule;
 pub(in crate::schedule) use plan::{Along, Combine, Placed, Reduction};
 use tables::{Tables, Walk};
 use unit::Unit;
+
+versions! {
+    /// Very short rows, side by side.
+    RowsInLanes {
+        kernels: "`kN_reduction_lanes`",
+        sizes: "rows of at most 8 elements, more than 64 of them, of which more than 16 are neighbours in memory",
+        unit: "vectors of rows side by side",
+    }
+
+    /// Short rows, some at once.
+    MultiRow {
+        kernels: "`kN_reduction_multirow`",
+        sizes: "rows of at most 80 elements; of at most 256, where there are fewer than 2^20 in all or nothing as long as \
+            rows is written; of at most 1,024, where there are fewer than 2^19",
+        unit: "a few rows at once",
+    }
+}
 
 /// The quarter nanoseconds of a vector of the whole group, up to which phases are bound by loads
 /// and the latency of sums.

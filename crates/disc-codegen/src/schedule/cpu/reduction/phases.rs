@@ -18,6 +18,15 @@ use crate::{
 };
 use disc_ir::Dim;
 
+versions! {
+    /// The same for several phases, or for results as long as rows.
+    SplitPhases {
+        kernels: "`kN_reduction_splitP`, `kN_reduction_combineP` for each phase P, `kN_reduction_ends`",
+        sizes: "fewer than 8 units, more than 2^17 elements; several phases, or results as long as rows",
+        unit: "one of 32 parts of a row; for sums a row",
+    }
+}
+
 /// With this many units there is work for most machines' threads without parts.
 const FEW_UNITS: i64 = 8;
 

@@ -23,6 +23,16 @@ use disc_ir::{Attr, Builder, Dim, Function, FunctionKind, Inst, OpKind, Solver, 
 use disc_kernel_macros::expr;
 use std::{collections::HashMap, sync::Arc};
 
+versions! {
+    /// Few long rows, in parts that are added up.
+    SplitRows {
+        kernels: "`kN_reduction_split`, `kN_reduction_combine`",
+        sizes: "fewer than 32 units, more than 2^17 elements (2^15, where parts write elements too); one phase, results of \
+            one element for each row, or computed beside it",
+        unit: "one of 32 parts of a row; then a row",
+    }
+}
+
 /// The number of parts of a row.
 pub(super) const PARTS: i64 = 32;
 /// With this many units there is work for every thread without parts.

@@ -8,10 +8,10 @@ mod merge;
 mod nonzero;
 mod random;
 mod ranked;
-mod scan;
+pub(in crate::schedule) mod scan;
 mod scatter;
 mod select;
-mod sort;
+pub(in crate::schedule) mod sort;
 mod top_k;
 mod update;
 

@@ -25,6 +25,15 @@ use disc_passes::{
     fusion::space::{Follows, Map},
 };
 
+versions! {
+    /// A scan of some lines at once.
+    ScanTiles {
+        kernels: "`kN_standalone_tiles` of a scan",
+        sizes: "at least 4 lines; else `kN_standalone`",
+        unit: "",
+    }
+}
+
 /// The least number of lines for a square: with fewer, most of it would be idle.
 const FEW_LINES: i64 = 4;
 

@@ -12,6 +12,15 @@ use disc_ir::{Dim, Inst, OpKind, Value, ops::body::Order};
 use disc_kernel_macros::expr;
 use disc_passes::analysis::query::Query;
 
+versions! {
+    /// A sort by keys, of lines whose positions have 31 bits.
+    Keys {
+        kernels: "`kN_standalone` of a sort",
+        sizes: "lines of fewer than 2^31 - 1 elements; else `kN_standalone_by_comparator`, by comparisons",
+        unit: "",
+    }
+}
+
 pub(super) fn schedule(group: &Group<'_>, inst: Inst, order: Order) -> Scheduled {
     let mut frame = KernelFrame::new(group, &group.name, 1);
     let inputs = group.function.operands(inst).to_vec();

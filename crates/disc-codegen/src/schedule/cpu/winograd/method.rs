@@ -7,6 +7,22 @@ use crate::{kernel::KernelBuilder, schedule::VersionKind};
 use disc_ir::{DType, Value};
 use disc_kernel_macros::expr;
 
+versions! {
+    /// A convolution by Winograd's method with tiles of four by four results.
+    Winograd {
+        kernels: "`kN_matmul.winograd`",
+        sizes: "convolutions with enough tiles of four by four results",
+        unit: "",
+    }
+
+    /// The same with tiles of two by two, for few results.
+    WinogradSmall {
+        kernels: "`kN_matmul.winograd_small`",
+        sizes: "convolutions with enough tiles of two by two results",
+        unit: "",
+    }
+}
+
 /// Places along a side of the transformed kernel.
 pub(super) const KERNEL_SIDE: i64 = 6;
 

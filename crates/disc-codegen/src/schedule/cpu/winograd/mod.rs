@@ -20,7 +20,7 @@
 //!   the largest number.
 mod gemm;
 mod input_transform;
-mod method;
+pub(in crate::schedule) mod method;
 mod nonfinite;
 mod output_transform;
 mod plan;

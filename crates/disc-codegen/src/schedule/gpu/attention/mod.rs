@@ -12,7 +12,7 @@
 //! order that depends on sizes alone.
 mod hidden;
 mod memory;
-mod mma;
+pub(in crate::schedule) mod mma;
 mod parts;
 mod rows;
 mod tile;
@@ -29,6 +29,30 @@ use disc_ir::{DType, Dim, Grid};
 use memory::Memory;
 use parts::Parts;
 use tile::{Place, Tile};
+
+versions! {
+    /// Attention of a few queries on a grid.
+    GridAttentionFew {
+        kernels: "`kN_attention_few`",
+        sizes: "grids: at most 16 queries; all tensors have fewer than 2^31 elements",
+        unit: "a block has 16 queries and 128 columns of values (64 of f64, or where there are no more), and walks tiles of \
+            64 keys",
+    }
+
+    /// Attention on a grid whose queries and values are short.
+    GridAttentionHeads {
+        kernels: "`kN_attention_heads`",
+        sizes: "grids: queries and values of at most 64 columns, in f32 or narrower; all tensors have fewer than 2^31 elements",
+        unit: "a block has 64 queries, which stay in shared memory, and walks tiles of 64 keys",
+    }
+
+    /// Attention on a grid, with positions of 32 bits.
+    GridAttention {
+        kernels: "`kN_attention_s`",
+        sizes: "grids: other attention of tensors that have fewer than 2^31 elements",
+        unit: "a block has 64 queries (32 of f64) and as many columns as above, and walks tiles of 64 keys",
+    }
+}
 
 /// Schedules a group.
 ///

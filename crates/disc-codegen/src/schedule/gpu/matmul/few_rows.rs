@@ -28,6 +28,31 @@ use crate::{
 use disc_ir::{Dim, Grid, TensorType, Value};
 use disc_kernel_macros::expr;
 
+versions! {
+    /// Matmuls of a grid of one row, or one column, in vectors.
+    RowVectors {
+        kernels: "`kN_matmul_row_v`",
+        sizes: "grids: matmuls of one row, or of one column if that is known; vectors of 16 bytes divide the innermost \
+            dimension of the other operand, else as `kN_pointwise_v`",
+        unit: "a warp has a line of the other operand, or a block has 32 columns of it",
+    }
+
+    /// Matmuls of a grid of few rows, or few columns, in vectors.
+    FewRowVectors {
+        kernels: "`kN_matmul_rows_v`",
+        sizes: "grids: matmuls of at most 8 rows, or of as few columns if that is known; else as `kN_matmul_row_v`",
+        unit: "a warp has two lines of the other operand, or a block has 32 columns of it",
+    }
+
+    /// Matmuls of a grid of few rows, or few columns.
+    FewRows {
+        kernels: "`kN_matmul_rows`",
+        sizes: "grids: matmuls of at most 8 rows, or of as few columns if that is known; all tensors have fewer than 2^31 \
+            elements",
+        unit: "as `kN_matmul_rows_v`",
+    }
+}
+
 /// The most rows that are few.
 const FEW: i64 = 8;
 /// Columns of a block whose sums are in parts.

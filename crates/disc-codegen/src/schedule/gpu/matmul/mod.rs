@@ -2,8 +2,8 @@
 //!
 //! Ops in front of a matmul are computed where its operands are read, ops behind it from its sums
 //! before these are stored. Several matmuls of a group are one launch: [`side_by_side`].
-mod few_rows;
-mod mma;
+pub(in crate::schedule) mod few_rows;
+pub(in crate::schedule) mod mma;
 mod side_by_side;
 mod tiles;
 
@@ -20,6 +20,15 @@ use crate::{
 use disc_ir::{DType, Dim, Inst, OpKind, Value};
 use disc_passes::analysis::query::Query;
 use tiles::Tiles;
+
+versions! {
+    /// Matmuls of a grid, with positions of 32 bits.
+    GridMatmuls {
+        kernels: "`kN_matmul_s`",
+        sizes: "grids: matmuls of tensors that have fewer than 2^31 elements",
+        unit: "a block has a tile of 64 by 64 results",
+    }
+}
 
 /// Schedules a group of matmuls, each output of which is computed element by element from one of
 /// them.

@@ -10,7 +10,7 @@
 //! of elements; sums are added in an order that depends on sizes alone.
 mod place;
 mod reduce;
-mod split;
+pub(in crate::schedule) mod split;
 mod write;
 
 use super::{
@@ -28,6 +28,50 @@ use crate::{
     target::GpuModel,
 };
 use disc_ir::Grid;
+
+versions! {
+    /// Rows of a grid, of which a thread has one.
+    ThreadRows {
+        kernels: "`kN_reduction_thread`",
+        sizes: "grids: rows that are known to have fewer than 8 elements, or whose neighbours in memory are other rows",
+        unit: "a thread has a row",
+    }
+
+    /// Short rows of a grid, of which 8 threads of a warp have one in their registers.
+    SubwarpRows {
+        kernels: "`kN_reduction_subwarp`",
+        sizes: "grids: rows of at most 32 elements",
+        unit: "8 threads of a warp have a row, in registers, in vectors if 4 are known to divide its length",
+    }
+
+    /// Rows of a grid, of which a warp has one in its registers, in vectors.
+    WarpRowVectors {
+        kernels: "`kN_reduction_warp_v`",
+        sizes: "grids: rows of 1 to 8 vectors of 16 bytes for each thread of a warp, else as `kN_pointwise_v`",
+        unit: "a warp has a row in its registers",
+    }
+
+    /// Rows of a grid, of which a warp has one in its registers.
+    WarpRows {
+        kernels: "`kN_reduction_warp`",
+        sizes: "grids: rows of 1 to 8 elements for each thread of a warp; all tensors have fewer than 2^31 elements",
+        unit: "a warp has a row in its registers",
+    }
+
+    /// Rows of a grid, of which a block has one in its registers, in vectors.
+    BlockRowVectors {
+        kernels: "`kN_reduction_block_v`",
+        sizes: "grids: rows of 1 to 8 vectors of 16 bytes for each of 256 threads, else as `kN_pointwise_v`",
+        unit: "a block has a row in its registers",
+    }
+
+    /// Rows of a grid, of which a block has one, with positions of 32 bits.
+    BlockRows {
+        kernels: "`kN_reduction_block`",
+        sizes: "grids: other rows, of tensors that have fewer than 2^31 elements",
+        unit: "a block walks a row",
+    }
+}
 
 /// The most elements of a row in the registers of a thread, or vectors of them.
 const HELD: u32 = 8;

@@ -21,6 +21,15 @@ use disc_ir::{Dim, TensorType, Value};
 use disc_kernel_macros::expr;
 use std::sync::Arc;
 
+versions! {
+    /// Few long rows of a grid, in parts that are combined.
+    GridSplit {
+        kernels: "`kN_reduction_split` and `kN_reduction_combine` on grids",
+        sizes: "grids: fewer than 128 rows of at least 2^15 elements; results of one element for each row",
+        unit: "a block has one of 32 parts of a row; then a warp has a row",
+    }
+}
+
 /// Parts of a row: as many as the smallest warp has lanes.
 const PARTS: i64 = 32;
 /// As many rows fill a device by themselves.

@@ -38,6 +38,17 @@ use crate::{
 use disc_ir::{DType, Dim, Grid, TensorType, Value, fragment::Tile};
 use disc_kernel_macros::expr;
 
+versions! {
+    /// Attention on a grid by products of tiles.
+    MmaAttention {
+        kernels: "`kN_attention_mma`",
+        sizes: "grids of chips that multiply tiles of the type: softmax attention of f16 or bf16, more than 16 queries of at \
+            most 128 terms; 8 divides terms and columns, and memory is aligned for chunks of 16 bytes",
+        unit: "a block has 64 queries and 64 or 128 columns of values, a warp 16 of the queries, and walks tiles of 64 keys, \
+            of 32 if queries or values are wide",
+    }
+}
+
 /// Queries of a block and of a warp.
 const QUERIES: i64 = 64;
 const OWN_QUERIES: i64 = 16;

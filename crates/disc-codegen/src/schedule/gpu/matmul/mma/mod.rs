@@ -40,6 +40,24 @@ use disc_ir::{DType, Dim, Grid, TensorType, Value, fragment::Tile};
 use disc_kernel_macros::expr;
 use shape::Shape;
 
+versions! {
+    /// Matmuls of a grid by products of tiles, for which a block has 128 by 128 results.
+    LargeMmaTiles {
+        kernels: "`kN_matmul_mma128`",
+        sizes: "grids of chips that multiply tiles, from `sm_75` on: other matmuls of f16, and from `sm_80` on of bf16 and of \
+            8-bit integers, with at least 128 rows, 128 columns and 2^20 results; of f32 too, if `matmul_precision` allows \
+            tf32; chunks of 16 bytes divide the innermost dimension of each operand, and memory is aligned for them",
+        unit: "a block has 128 by 128 results, and its 8 warps tiles of them",
+    }
+
+    /// Matmuls of a grid by products of tiles, for which a block has 64 by 64 results.
+    MmaTiles {
+        kernels: "`kN_matmul_mma64`",
+        sizes: "grids: other results of as many rows, columns and batches as there are, else as `kN_matmul_mma128`",
+        unit: "a block has 64 by 64 results, and its 4 warps tiles of them",
+    }
+}
+
 /// Products of tiles along the terms of a step.
 const STEPS: i64 = 2;
 
