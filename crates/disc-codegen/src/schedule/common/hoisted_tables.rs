@@ -217,11 +217,6 @@ impl<'n> Tables<'n> {
         Self { columns: columns.iter().map(table).collect(), walk, blocks: blocks.cloned(), lanes }
     }
 
-    /// Returns true if some of them differ at other positions along outer dimensions.
-    pub(in crate::schedule) fn are_outer(&self) -> bool {
-        self.columns.iter().any(|(column, _)| column.is_outer)
-    }
-
     /// Computes the columns that are the same in all rows.
     pub(in crate::schedule) fn fill(&self, kb: &mut KernelBuilder, elements: &mut Elements<'_>, at: &[Index]) {
         self.fill_row(kb, elements, (at, None), &|column| !column.is_outer);

@@ -1,6 +1,6 @@
 //! Schedules pointwise groups over lists of tensors: one kernel with the loops of each family of
 //! outputs, whose work units follow one another.
-use super::pointwise::Nest;
+use super::pointwise::LoopNest;
 use crate::{
     element::Elements,
     schedule::{Group, Scheduled, Work, common::kernel_frame::KernelFrame, space_of},
@@ -24,7 +24,7 @@ pub(super) fn schedule(group: &Group<'_>) -> Option<Scheduled> {
     let (mut units, mut cost) = (Dim::constant(0), Dim::constant(0));
     for wanted in &families {
         let own = Group { first_site: group.first_site + frame.elements.sites.len() as i64, ..of_family(wanted) };
-        let nest = Nest::of(&own);
+        let nest = LoopNest::of(&own);
         // The loops are asked how many units they have before they are written among others.
         let Work::Units { units: own_units, cost: own_cost, .. } = nest.scheduled().launches.remove(0).work else {
             unreachable!("a CPU's launch has units")
