@@ -105,14 +105,15 @@ impl Emitter<'_> {
     /// # Errors
     /// `mask` is not of truth values.
     pub fn places(&self, mask: Value) -> Emitted {
-        if let Some(&known) = self.learned.borrow().places.get(&mask) {
+        let block = self.with(|b| b.block);
+        if let Some(&(known, _)) = self.learned.borrow().places.get(&mask).filter(|(_, of)| *of == block) {
             return Ok(known);
         }
         let flat = self.reshape(mask, &[Dim::product(self.shape(mask))])?;
         let count = self.sum(self.convert(flat, DType::I64)?, &[0], false)?;
         let ty = Type::tensor([self.bind_dim(count, None)?], DType::I64);
         let found = self.request(OpKind::Nonzero, &[flat], |r| r.result(ty))?;
-        self.learned.borrow_mut().places.insert(mask, found);
+        self.learned.borrow_mut().places.insert(mask, (found, block));
         Ok(found)
     }
 
@@ -192,7 +193,6 @@ impl Emitter<'_> {
         arguments: impl IntoIterator<Item = Type>,
         fill: impl FnOnce(&[Value]) -> Result<Vec<Value>, Diagnostic>,
     ) -> Result<Block, Diagnostic> {
-        let before = self.learned.borrow().clone();
         let (block, outer, values) = self.with(|b| {
             let block = b.function.add_block();
             let values: Vec<Value> = arguments.into_iter().map(|ty| b.function.add_argument(block, ty)).collect();
@@ -200,7 +200,6 @@ impl Emitter<'_> {
         });
         let filled = fill(&values).and_then(|results| self.with(|b| b.ret(&results)));
         self.with(|b| b.block = outer);
-        self.learned.borrow_mut().leave_region(before);
         filled.map(|_| block)
     }
 
