@@ -141,8 +141,8 @@ fn dump<E: Emitter<F = f64>>(e: &mut E, f: MathFn, count: u64) {
     }
 }
 
-/// Applies one function over a slice; the function is a constant, so that the loop is its code
-/// alone.
+/// Applies one function over a slice; the function is a constant, so that the loop contains only
+/// its code.
 fn apply<const INDEX: usize>(xs: &[f32], ys: &mut [f32]) {
     let mut e = Scalar32::new();
     let f = const { MathFn::ALL[if INDEX < MathFn::ALL.len() { INDEX } else { 0 }] };

@@ -53,7 +53,7 @@ fn parts_of_one_length_are_one_loop() {
     assert_eq!(loops("M"), [1, 1, 3, 3], "each part has its own loop where it is no vector");
 }
 
-/// A row of eight parts, with this many ops behind it.
+/// A row of eight parts, with this many ops after it.
 fn many_parts(ops: usize) -> String {
     let ty = "tensor<[N]x[8*K]xf32>";
     let inputs: Vec<String> = (0..8).map(|i| format!("%x{i}: tensor<[N]x[K]xf32>")).collect();

@@ -524,7 +524,7 @@ fn a_scan_takes_in_what_feeds_it_and_what_follows() {
   %n = add %i, %one : tensor<[B]x[S]x8xf32>
   %r = divide %a, %n : tensor<[B]x[S]x8xf32>";
     assert_eq!(around_a_scan(exponential, mean), 1);
-    // The input of the scan is read behind it as well.
+    // The input of the scan is read after it as well.
     assert_eq!(around_a_scan(exponential, "  %r = divide %e, %a : tensor<[B]x[S]x8xf32>"), 1);
     // The sums are read at other positions, or combined once more.
     assert_eq!(around_a_scan(exponential, "  %r = reverse %a, dims = [1] : tensor<[B]x[S]x8xf32>"), 2);

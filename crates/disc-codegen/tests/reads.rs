@@ -1,12 +1,12 @@
-//! Checks that kernels read no memory in front of an operand or behind it: an element that is the
-//! same in every lane is read behind a branch if it may not exist.
+//! Checks that kernels read no memory before or after an operand: an element that is the same in
+//! every lane is read under a branch if it may not exist.
 mod lowered;
 
 use disc_ir::{Function, FunctionKind, Inst, OpKind, Type};
 use lowered::Lowered;
 use std::collections::HashSet;
 
-/// The kernels of a program, and their loads of one element that are not behind a branch.
+/// The kernels of a program, and their loads of one element that are not under a branch.
 fn unasked(text: &str) -> Vec<(Function, Vec<Inst>)> {
     let module = disc_ir::text::parse(text).unwrap_or_else(|e| panic!("{}\n{text}", e[0]));
     let lowered = Lowered::of(&module, &"x86-64-v4".parse().expect("a target")).program.module;

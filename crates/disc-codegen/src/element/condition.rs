@@ -3,7 +3,7 @@
 //!
 //! Invariants:
 //! - Neither side reads memory where it is not wanted: vectors are loaded with a mask, values that
-//!   are the same in every lane behind a branch.
+//!   are the same in every lane are read under a branch.
 //! - Neither side fails where it is not wanted.
 use super::Elements;
 use crate::kernel::{Index, KernelBuilder};

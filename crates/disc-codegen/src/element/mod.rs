@@ -152,8 +152,8 @@ impl<'g> Elements<'g> {
         self.buffers[&value]
     }
 
-    /// The start of a vector that is contiguous in memory: of an input, or of a part of one behind
-    /// slices and transposes.
+    /// The start of a vector that is contiguous in memory: of an input, or of a part of one that
+    /// slices and transposes select.
     pub fn start_of(&mut self, kb: &mut KernelBuilder, value: Value, at: &[Index]) -> Value {
         if let Some(inst) = self.group.defining(value).filter(|_| !self.buffers.contains_key(&value)) {
             let operand = self.group.operands(inst)[0];
@@ -321,7 +321,7 @@ impl<'g> Elements<'g> {
     }
 
     /// Loads elements with stride 2 in the compute type: the even lanes of two vectors. It reads no
-    /// element behind the last of them.
+    /// element after the last of them.
     fn load_pairs(&self, kb: &mut KernelBuilder, buffer: Value, base: Value) -> Value {
         let (lanes, dtype) = (self.lanes, compute_dtype(kb.dtype(buffer)));
         let width = i64::from(lanes);

@@ -25,7 +25,7 @@ impl Elements<'_> {
         self.target.picks_lanes(wide, self.lanes).then_some(wide)
     }
 
-    /// Loads the elements of a buffer that are some steps behind a position, in the type in which
+    /// Loads the elements of a buffer that are some steps after a position, in the type in which
     /// they are picked.
     pub(super) fn load_near(&mut self, kb: &mut KernelBuilder, buffer: Value, [base, steps]: [Value; 2], picked: DType) -> Value {
         let (lanes, mask) = (self.lanes, self.mask);
@@ -34,7 +34,7 @@ impl Elements<'_> {
         let offsets = kb.map(OpKind::Subtract, &[steps, first]);
         let first = kb.convert(first, kb.index_type());
         let first = expr!(kb, base + first);
-        // As unsigned numbers, steps in front of the first one are far behind.
+        // As unsigned numbers, steps before the first one are far after it.
         let unsigned = if kb.dtype(steps) == DType::I32 { DType::U32 } else { DType::U64 };
         let both = kb.constant(Literal::splat_i64(unsigned, 2 * i64::from(lanes)), 1);
         let unsigned = kb.convert(offsets, unsigned);
@@ -43,7 +43,7 @@ impl Elements<'_> {
             near = expr!(kb, near | !mask);
         }
         let near = kb.reduce_lanes(near, "and");
-        // A masked first lane may be anywhere, in front of the buffer too.
+        // A masked first lane may be anywhere, also before the buffer.
         let inside = expr!(kb, first >= zero);
         let near = expr!(kb, near & inside);
         let size = kb.function.ty(buffer).shaped().expect("a buffer has a shape").element_count();

@@ -86,7 +86,7 @@ impl Elements<'_> {
         let number = kb.map(OpKind::Add, &[rest, numbers]);
         let constant = |kb: &mut KernelBuilder, value: i64| kb.constant(Literal::splat_i64(DType::I32, value), 1);
         let steps = if by > SMALL {
-            // There are no more lanes than `by`: the quotient grows once at most. In front of that,
+            // There are no more lanes than `by`: the quotient grows once at most. Before that,
             // `n - by` is negative.
             let least = constant(kb, by);
             let behind = kb.map(OpKind::Subtract, &[number, least]);
@@ -108,8 +108,7 @@ impl Elements<'_> {
         Some(Index::Lanes { base: first, steps })
     }
 
-    /// The quotient of the first lane, rounded down: a masked lane may be in front of the first
-    /// element.
+    /// The quotient of the first lane, rounded down: a masked lane may be before the first element.
     fn first_quotient(&self, kb: &mut KernelBuilder, base: Value, by: i64) -> Value {
         let factor = kb.int(by);
         if self.mask.is_none() {
@@ -119,7 +118,7 @@ impl Elements<'_> {
         expr!(kb, (base + int(by * i64::from(self.lanes))) / factor - lanes)
     }
 
-    /// Loads the elements of a buffer that are some steps behind a position, all of them within one
+    /// Loads the elements of a buffer that are some steps after a position, all of them within one
     /// vector; `None` if lanes are not picked.
     pub(super) fn load_span(
         &mut self,

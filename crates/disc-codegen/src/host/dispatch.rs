@@ -3,7 +3,7 @@
 //!
 //! All conditions of a guard are evaluated; its version runs if all hold. The versions are nested
 //! `if`s, and the last branch has no guard. Memory shared by launches is at the end of the arena,
-//! behind all values; the next group uses it again.
+//! after all values; the next group uses it again.
 use crate::schedule::{self, Argument, Condition, Launch, Version, Work};
 use disc_ir::{Attr, Block, Builder, Code, DType, Diagnostic, Dim, Function, OpKind, Solver, Space, TensorType, Type, Value};
 use std::sync::Arc;

@@ -16,7 +16,7 @@ pub(super) fn fetch_scalars(host: &mut Function) {
 
 fn block(host: &mut Function, at: Block, replaced: &mut HashMap<Value, Value>) {
     let mut kept: Vec<Inst> = Vec::new();
-    // Where the last fetch is, and the values that were made behind it.
+    // The position of the last fetch, and the values that were computed after it.
     let mut open: Option<(usize, HashSet<Value>)> = None;
     for inst in host.insts(at).to_vec() {
         for region in host.inst(inst).regions.clone() {

@@ -12,7 +12,7 @@ use std::{
 pub(super) struct GroupCode {
     pub(super) versions: Vec<Version>,
     pub(super) otherwise: Vec<Launch>,
-    /// The ways to compute it by a library of the device, before any version is tried.
+    /// The implementations by a library of the device, which are tried before any version.
     pub(super) library: Vec<WayCode>,
 }
 

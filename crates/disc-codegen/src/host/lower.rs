@@ -268,7 +268,7 @@ impl Lowering<'_> {
         known
     }
 
-    /// Takes the kernels of a group and of what is left of it behind a library.
+    /// Takes the kernels of a group and of the part of it that a library leaves.
     fn take(&mut self, scheduled: Versioned) -> GroupCode {
         let Versioned { mut versions, mut otherwise, library } = scheduled;
         let codes = versions.iter_mut().map(|version| &mut version.code);

@@ -1,4 +1,4 @@
-//! Writes the choice among the ways to compute a group: by a library, by a version, by the code for
+//! Writes the choice among the implementations of a group: a library, a version, or the code for
 //! all sizes.
 //!
 //! The ways are nested `if`s. The results of a library that kernels go on with have memory in the
@@ -11,7 +11,7 @@ use super::{
 use disc_ir::{Block, Builder, Diagnostic, Function, OpKind, Solver, Value};
 use std::sync::Arc;
 
-/// Writes the ways to compute a group, of which a call takes the first that it can: those by a
+/// Writes the implementations of a group, of which a call takes the first that it can: those by a
 /// library, versions, and the code for all sizes.
 pub(super) fn write_group(
     host: &mut Function,

@@ -1,4 +1,4 @@
-//! Writes asynchronous copies to shared memory, and products of tiles.
+//! Writes asynchronous copies to shared memory, and matmuls of tiles.
 use super::KernelBuilder;
 use disc_ir::{
     Attr, DType, Literal, OpKind, Type, Value,

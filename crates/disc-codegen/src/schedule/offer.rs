@@ -27,7 +27,7 @@ pub struct ConvolutionOffer {
     pub sizes: [Dim; 10],
     /// Elements between neighbours: of the input, the filter, and the result.
     pub strides: [Dim; 12],
-    /// Steps, dilations, padding in front and behind, and groups.
+    /// Steps, dilations, padding before and after, and groups.
     pub window: [Dim; 9],
     pub activation: Activation,
     /// Operands of f32 may be rounded to tf32.
@@ -49,7 +49,7 @@ pub enum Offer {
 #[derive(Clone, Debug)]
 pub struct LibraryWay {
     pub offers: Vec<Offer>,
-    /// The part that kernels compute behind it.
+    /// The part that kernels compute after it.
     pub rest: Option<Rest>,
 }
 

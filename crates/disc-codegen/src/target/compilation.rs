@@ -8,7 +8,7 @@
 use super::{Target, TargetError};
 use std::{fmt, str::FromStr};
 
-/// Stands between device and host in the text of a pair.
+/// Separates device and host in the text of a pair.
 const ON: &str = " on ";
 
 /// The targets of one compilation: kernels are lowered for `device`, host programs for `host`.
@@ -67,7 +67,7 @@ impl Compilation {
 impl FromStr for Compilation {
     type Err = TargetError;
 
-    /// Parses `DEVICE on HOST`, or a device alone.
+    /// Parses `DEVICE on HOST`, or only a device.
     fn from_str(text: &str) -> Result<Self, TargetError> {
         match text.split_once(ON) {
             Some((device, host)) => Self::new(host.parse()?, device.parse()?),

@@ -1,6 +1,6 @@
 //! Holds the numbers about CPUs that the hardware sets, or that passes and schedules share.
 //!
-//! A number that says when one schedule pays stands beside that schedule in schedule/cpu.
+//! A number that says when one schedule pays is beside that schedule in schedule/cpu.
 use super::{Target, X86Extension, X86Level};
 use disc_ir::DType;
 use disc_passes::analysis::cost_model::CostModel;

@@ -29,7 +29,7 @@ pub enum Target {
     X86(X86),
     AArch64(AArch64),
     /// An architecture as NVIDIA numbers them: 90 is `sm_90`. Code for a `specific` one, `sm_90a`,
-    /// may use instructions that later chips lack, and runs on that chip alone.
+    /// may use instructions that later chips lack, and runs only on that chip.
     Nvptx {
         sm: u32,
         specific: bool,

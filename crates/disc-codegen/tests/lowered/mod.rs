@@ -1,5 +1,5 @@
-//! Lowers a program for the tests of this crate: to groups, buffers and kernels, by the steps of
-//! the pipeline alone.
+//! Lowers a program for the tests of this crate: to groups, buffers and kernels, only by the steps
+//! of the pipeline.
 #![allow(dead_code, reason = "each test looks at some of the stages")]
 use disc_codegen::{
     host::{Program, lower},

@@ -240,7 +240,7 @@ impl<'n> Tables<'n> {
         });
     }
 
-    /// Returns true if the rows of a block are stored behind one another in the table of a column.
+    /// Returns true if the rows of a block are stored one after another in the table of a column.
     fn is_of_block(&self, column: &HoistedValue) -> bool {
         self.blocks.as_ref().is_some_and(|blocks| column.is_of(blocks))
     }
@@ -285,7 +285,7 @@ impl<'n> Tables<'n> {
                     let wide = kb.widen(computed, elements.lanes);
                     let place = self.place(kb, column, &at, first);
                     // Whole vectors are read, so that whole ones are written, if no other element
-                    // is stored behind them yet.
+                    // is stored after them yet.
                     let mask = elements.mask.filter(|_| number + 1 < indices.len());
                     kb.store(*table, place, wide, mask);
                 }

@@ -1,9 +1,9 @@
 //! Hoists costly values that rows share: those that `fusion/hoisting.rs` of disc-passes leaves to
 //! the kernel that needs them.
 //!
-//! It finds them, and computes those that are constant along a row of a loop, in vectors for
-//! several rows at once. Values that vary along rows are in [`super::hoisted_tables`], those shared
-//! by rows of reductions in `reduction/tables.rs`.
+//! It finds them, and computes those that are constant along a row of a loop, in vectors that cover
+//! several rows. Values that vary along rows are in [`super::hoisted_tables`], those shared by rows
+//! of reductions in `reduction/tables.rs`.
 use super::{iteration_space::Merged, line_buffers::rows_of_part, vector_loop::vector_loop};
 use crate::{
     element::Elements,
@@ -49,8 +49,8 @@ pub(in crate::schedule) fn is_everywhere((_, shape): &Hoisted) -> bool {
     shape.iter().all(Vec::is_empty)
 }
 
-/// Returns true if a value is worth computing in front of its readers, and may be: it is costly,
-/// and neither fails nor needs a reduction.
+/// Returns true if it pays to compute a value before its readers, and is allowed: it is costly, and
+/// neither fails nor needs a reduction.
 pub(in crate::schedule) fn is_kept(function: &Function, inst: Inst) -> bool {
     let (mut stack, mut seen, mut costs) = (vec![inst], HashSet::new(), false);
     while let Some(inst) = stack.pop() {
@@ -69,7 +69,7 @@ pub(in crate::schedule) fn is_kept(function: &Function, inst: Inst) -> bool {
 /// The most elements and rows for which shared values are computed together.
 const TOGETHER: (i64, i64) = (1024, 32);
 
-/// The values that are constant along each row of a nest, for several rows at once.
+/// The values that are constant along each row of a nest, for several rows per task.
 pub(in crate::schedule) struct HoistedRows {
     /// The run of the rows, with all its positions.
     run: Merged,

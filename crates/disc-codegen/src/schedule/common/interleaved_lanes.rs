@@ -1,5 +1,5 @@
 //! Interleaves innermost dimensions of two or four elements, such as pairs: vectors are along the
-//! dimension in front of them.
+//! dimension before them.
 //!
 //! One vector is computed for each element of the short dimension, and they are interleaved to the
 //! vectors that are contiguous in memory. A loop along the short dimension would leave most lanes
@@ -26,7 +26,7 @@ pub(in crate::schedule) struct InterleavedLanes {
 }
 
 impl InterleavedLanes {
-    /// The last of some runs, if it is short and vectors can be along the one in front.
+    /// The last of some runs, if it is short and vectors can be along the one before it.
     pub(in crate::schedule) fn of(group: &Group<'_>, space: &[Dim], roots: &[(Value, Map)], runs: &[Merged]) -> Option<Self> {
         let [.., before, last] = runs else { return None };
         let size = last.size.as_const().filter(|size| WOVEN.contains(size))?;

@@ -77,7 +77,7 @@ impl Walk<'_> {
         for dim in found.looked_at {
             if let Follows::Axes(axes) = &map[dim] {
                 self.forbid(axes);
-                // A reshape takes a joined position apart again, and ops behind it may walk the
+                // A reshape takes a joined position apart again, and ops after it may walk the
                 // parts in any order.
                 if self.group.kind_of(inst) == OpKind::Reshape {
                     axes.iter().filter(|&&axis| axis < self.pairs.len()).for_each(|&axis| apart.push(axis));
@@ -207,7 +207,7 @@ impl CountedUnits {
     }
 
     /// Opens loops for several runs, the last one with a loop of its own; `enter` writes the code
-    /// in front of it, for a position along the others.
+    /// before it, for a position along the others.
     pub(in crate::schedule) fn open_entering(
         kb: &mut KernelBuilder,
         range: [Value; 2],

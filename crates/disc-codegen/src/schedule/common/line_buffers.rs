@@ -1,5 +1,5 @@
 //! Fills line buffers in task memory: values that a row of results reads at other positions than
-//! they are computed for, computed once in front of the row.
+//! they are computed for. They are computed once, before the row.
 //!
 //! The choice of those values is a part of the decision about groups
 //! ([`disc_passes::fusion::line_buffers`]). If a nest's rows are other ones than that assumes, no
@@ -43,7 +43,7 @@ pub(in crate::schedule) fn line_buffers_of(
 /// stored ones waits for both, which took up to half of the time of rows of one or two vectors.
 const TOGETHER: (i64, i64) = (1024, 32);
 
-/// The line buffers of a kernel, with their memory: those of several rows at once.
+/// The line buffers of a kernel, with their memory: those of several rows per task.
 pub(in crate::schedule) struct LineBufferMemory {
     /// The run of the rows, with all its positions.
     run: Merged,

@@ -26,13 +26,13 @@ const COUNT: i64 = 8;
 
 #[derive(Clone, Debug)]
 pub(in crate::schedule) struct RowBlocking {
-    /// The outer runs that tables follow, in front of the one that is cut.
+    /// The outer runs along which tables vary, before the one that is cut.
     around: Vec<Merged>,
     /// The run that is cut into blocks.
     pub(in crate::schedule) run: Merged,
     /// The number of its positions in a block.
     pub(in crate::schedule) rows: Dim,
-    /// The runs that no table follows, in front of the one that is cut, and behind it.
+    /// The runs along which no table varies, before the one that is cut, and after it.
     before: Vec<Merged>,
     pub(in crate::schedule) behind: Vec<Merged>,
 }

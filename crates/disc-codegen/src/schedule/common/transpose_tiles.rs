@@ -4,7 +4,7 @@
 //! Such inputs are read in square blocks, by vectors that are contiguous in memory, and transposed
 //! in registers; the loops then find them in a tile of task memory. The computation from them is
 //! unchanged: a tile is only another buffer of an input's elements. It may also be of a part of an
-//! input, behind slices and transposes.
+//! input that slices and transposes select.
 //!
 //! Invariant: a tile holds [`TILE`] positions of the outer dimension for one vector of the inner
 //! one; no element outside of an input is read.
@@ -50,7 +50,7 @@ pub(in crate::schedule) struct Part {
 }
 
 impl Part {
-    /// Finds the input of which a value is a part, behind slices of neighbours and transposes, the
+    /// Finds the input of which a value is a part, through slices of neighbours and transposes, the
     /// first of which is a slice; or the input that it is.
     fn of(function: &Function, value: Value) -> Option<Self> {
         let (mut input, mut order) = (value, (0..function.shape(value).len()).collect::<Vec<_>>());

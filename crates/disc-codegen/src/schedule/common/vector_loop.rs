@@ -21,7 +21,7 @@ pub(in crate::schedule) fn vector_loop<'e>(
     });
 }
 
-/// The same for rows, which may be short: behind vectors that fill two registers, the tail is
+/// The same for rows, which may be short: after vectors that fill two registers, the tail is
 /// computed by single ones.
 pub(in crate::schedule) fn row_loop<'e>(
     kb: &mut KernelBuilder,

@@ -46,8 +46,8 @@ pub(super) fn schedule(group: &Group<'_>) -> Option<Scheduled> {
     Some(frame.finish(units, cost))
 }
 
-/// Returns the part of the kernel's range that is that of `count` units behind `before`, as they
-/// count themselves.
+/// Returns the part of the kernel's range that covers the `count` units after the first `before`,
+/// numbered from the first of them.
 fn range_of(frame: &mut KernelFrame<'_>, before: &Dim, count: &Dim) -> [Value; 2] {
     let [begin, end] = frame.range;
     let kb = &mut frame.kb;

@@ -46,7 +46,7 @@ pub(super) fn entry(kb: &mut KernelBuilder, key: Value, place: Value) -> Vec<Val
     vec![expr!(kb, high | place)]
 }
 
-/// Returns an entry behind all others.
+/// Returns an entry that is ordered after all others.
 pub(super) fn last(kb: &mut KernelBuilder, key: DType) -> Vec<Value> {
     types_of(key).into_iter().map(|dtype| key::greatest(kb, dtype)).collect()
 }
@@ -61,7 +61,7 @@ pub(super) fn place(kb: &mut KernelBuilder, entry: &[Value]) -> Value {
     kb.convert(place, kb.index_type())
 }
 
-/// Returns true if entry `a` is in front of `b`.
+/// Returns true if entry `a` is ordered before `b`.
 fn is_before(kb: &mut KernelBuilder, a: &[Value], b: &[Value]) -> Value {
     let less = expr!(kb, a[0] < b[0]);
     let (&[_, a_place], &[_, b_place]) = (a, b) else { return less };

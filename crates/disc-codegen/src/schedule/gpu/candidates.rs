@@ -12,7 +12,7 @@ const MOST: usize = 6;
 
 /// The versions of a group so far.
 pub(super) struct Candidates<'g> {
-    /// The group, whose next sites are behind those of the versions.
+    /// The group, whose next sites are after those of the versions.
     pub(super) next: Group<'g>,
     versions: Vec<Version>,
     otherwise: Option<Scheduled>,
@@ -53,7 +53,7 @@ impl<'g> Candidates<'g> {
         Self { next, versions: Vec::new(), otherwise: None }
     }
 
-    /// Adds a version behind the others, if its guard can hold and threads can run the code that
+    /// Adds a version after the others, if its guard can hold and threads can run the code that
     /// `schedule` writes for the group under it. One without a guard is the code for all sizes, and
     /// the last.
     pub(super) fn add(&mut self, candidate: Candidate<'_>, schedule: impl FnOnce(&Group<'_>, &[Workspace]) -> Option<Scheduled>) {

@@ -1,11 +1,11 @@
-//! Finds the conditions of versions for grids: on sizes, and on positions of 32 bits.
+//! Finds the conditions of versions for GPUs: on sizes, and on positions of 32 bits.
 use crate::schedule::{Condition, Group};
 use disc_ir::{DType, Dim, TensorType};
 
-/// Positions behind the last element that threads of the last block compute before they find that
+/// Positions after the last element that threads of the last block compute before they find that
 /// nothing is there: at most these.
 const OVERHANG: i64 = 1 << 20;
-/// Fewer elements have positions of 32 bits, those behind the last one included.
+/// Fewer elements have positions of 32 bits, those after the last one included.
 const NARROW: i64 = (1 << 31) - OVERHANG;
 
 /// Returns the conditions under which every position has 32 bits: those in the group's memory, and

@@ -1,4 +1,4 @@
-//! Begins and ends grid kernels, in the way that their schedules share.
+//! Emits the beginning and the end of GPU kernels, which their schedules share.
 //!
 //! Invariant: a kernel's parameters are memory in the order of its launch's arguments.
 use crate::{
@@ -31,14 +31,14 @@ pub(super) fn grid_of(target: &Target) -> Grid {
 }
 
 /// Stores values that other threads of the block load next: `store` runs where `stores` is true,
-/// behind the loads from what was there before.
+/// after the loads of the values that were there before.
 pub(super) fn publish(kb: &mut KernelBuilder, stores: Value, store: impl FnOnce(&mut KernelBuilder)) {
     kb.barrier();
     kb.when(stores, store);
     kb.barrier();
 }
 
-/// A grid kernel under construction, with the elements of its memory.
+/// A GPU kernel under construction, with the elements of its memory.
 pub(super) struct GridFrame<'g> {
     pub(super) kb: KernelBuilder,
     pub(super) elements: Elements<'g>,

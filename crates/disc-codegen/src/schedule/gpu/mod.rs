@@ -1,4 +1,4 @@
-//! Schedules groups on grids: blocks of threads, and memory that the threads of a block share.
+//! Schedules groups on GPUs: blocks of threads, and memory that the threads of a block share.
 //!
 //! Every group has code. One without a schedule here, such as a reduction in an order of its own,
 //! gets the CPU's, with each unit of work on a thread: [`tasks`]. One that no schedule of its kind

@@ -112,7 +112,7 @@ impl<'g> Nonzero<'g> {
         frame.finish(Dim::constant(self.parts))
     }
 
-    /// Writes the kernel that writes positions: those of its part, and a part of the entries behind
+    /// Writes the kernel that writes positions: those of its part, and a part of the entries after
     /// the last position.
     fn written(&self, workspaces: &[Workspace]) -> Scheduled {
         let (mut frame, counts) = self.frame(workspaces);
@@ -134,7 +134,7 @@ impl<'g> Nonzero<'g> {
         frame.finish(Dim::constant(self.parts))
     }
 
-    /// Returns the first position of this block's part, and the one behind its last.
+    /// Returns the first position of this block's part, and the one after its last.
     fn part(&self, kb: &mut KernelBuilder) -> [Value; 2] {
         let size = kb.dim(&self.size);
         if self.parts == 1 {

@@ -4,7 +4,7 @@
 //!
 //! Keys and positions are sorted; then the elements follow their positions.
 //!
-//! Invariant: no result has the memory of an input, whose elements are read behind the sort.
+//! Invariant: no result has the memory of an input, whose elements are read after the sort.
 use super::{
     bitonic::{self, Entries},
     candidates::{Candidate, Candidates},
@@ -217,7 +217,7 @@ impl<'g> Ordered<'g> {
         self.write_all(frame, at, &entries);
     }
 
-    /// Sorts a part of a line, then each next part behind the wanted ones of those before.
+    /// Sorts a part of a line, then each next part after the wanted entries of the previous ones.
     fn in_parts(&self, frame: &mut GridFrame<'_>, at: &[Index]) {
         let kb = &mut frame.kb;
         let most = Dim::constant(ROOM);
@@ -244,8 +244,8 @@ impl<'g> Ordered<'g> {
         self.write_all(frame, at, &entries);
     }
 
-    /// The entry of the element at a position along a line; behind the last one, an entry behind
-    /// all others.
+    /// The entry of the element at a position along a line; after the last one, an entry that is
+    /// ordered after all others.
     fn entry(&self, frame: &mut GridFrame<'_>, at: &[Index], position: Value) -> Vec<Value> {
         let kb = &mut frame.kb;
         let size = kb.dim(&self.size);

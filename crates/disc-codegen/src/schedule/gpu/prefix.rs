@@ -1,7 +1,7 @@
 //! Combines the values of threads with those of the threads before: in a warp by shuffles, in a
 //! block also through shared memory.
 //!
-//! Invariant: the order in which values are combined depends on the sizes of warp and block alone.
+//! Invariant: the order in which values are combined depends only on the sizes of warp and block.
 use super::frame::publish;
 use crate::kernel::KernelBuilder;
 use disc_ir::{DType, Dim, Grid, TensorType, Value};
@@ -41,8 +41,8 @@ impl Prefix {
         Self { warp: grid.warp, lane, meeting }
     }
 
-    /// Replaces each set of values by the combination of `before`, the sets in front of it, the
-    /// values of its set in the threads before, and its own. Returns the combination of all.
+    /// Replaces each set of values by the combination of `before`, the sets before it, the values
+    /// of its set in the previous threads, and its own. Returns the combination of all.
     pub(super) fn inclusive(
         &self,
         kb: &mut KernelBuilder,

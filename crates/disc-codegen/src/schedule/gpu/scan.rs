@@ -4,7 +4,7 @@
 //! The body is associative, so threads combine neighbouring elements first, and carry the total of
 //! those before along the line.
 //!
-//! Invariants: a thread reads and writes its own positions only; elements behind the last one take
+//! Invariants: a thread reads and writes its own positions only; elements after the last one take
 //! part where all threads meet, and come last, so no result depends on them.
 use super::{
     candidates::{Candidate, Candidates},

@@ -12,7 +12,7 @@ use crate::{
 use disc_ir::{Attr, Block, Builder, Dim, Function, FunctionKind, Grid, Inst, Literal, OpKind, Solver, Type, Value};
 use std::{collections::HashMap, sync::Arc};
 
-/// Runs the units of a group on grids. Its versions are dropped: they suit the caches of a CPU.
+/// Runs the units of a group on GPUs. Its versions are dropped: they suit the caches of a CPU.
 pub(super) fn on_grid(code: Versioned, target: &Target) -> Versioned {
     Versioned { versions: Vec::new(), otherwise: scheduled(code.otherwise, grid_of(target)), ..Versioned::default() }
 }
@@ -103,7 +103,7 @@ impl Writer<'_> {
         [first, step]
     }
 
-    /// Returns the unit behind one.
+    /// Returns the unit after one.
     fn after(&mut self, block: Block, unit: Value) -> Value {
         let one = self.constant(block, 1);
         self.compute(block, OpKind::Add, [unit, one])

@@ -2,7 +2,7 @@
 //!
 //! Each unit takes `KEYS` columns at one position along the batch dimensions, for all rows: it
 //! reads keys and values in place, once, and stores the maximum, the sum and the totals of its
-//! columns. A second kernel combines the parts of a row. The cut of a row depends on sizes alone,
+//! columns. A second kernel combines the parts of a row. The cut of a row depends only on sizes,
 //! and so does the result.
 //!
 //! Heads that share their keys are rows of one product here.

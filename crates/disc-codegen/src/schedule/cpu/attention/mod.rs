@@ -2,8 +2,8 @@
 //! block in task memory.
 //!
 //! Rows that are a softmax are computed some columns after the others: see [`flash`]. [`decode`]
-//! does so for a few rows, [`register_tiles`] with products of tiles. [`whole_rows`] takes any
-//! other function of rows.
+//! does so for a few rows, [`register_tiles`] with matmuls of tiles. [`whole_rows`] takes any other
+//! function of rows.
 //!
 //! The group holds three groups (matmul, reduction, matmul), each with a schedule of its own; this
 //! one decides which memory their values are in.

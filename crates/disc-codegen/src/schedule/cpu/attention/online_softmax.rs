@@ -1,8 +1,8 @@
 //! Computes the online softmax of rows of scores: the maximum of a row, and the sum of its
 //! exponentials, over the columns seen so far.
 //!
-//! Invariant: all that a row depends on besides its maximum and sum is computed by its group, by
-//! columns alone.
+//! Invariant: a row depends on its maximum, its sum, and values that its group computes; these vary
+//! only along columns.
 use super::unit::{Place, Unit};
 use crate::{
     element::{Elements, RowBlock},

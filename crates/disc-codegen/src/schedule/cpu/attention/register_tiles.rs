@@ -6,9 +6,9 @@
 //! yet.
 //!
 //! Invariants:
-//! - Everything behind the last term of a sum is zero, in rows and in panels: queries behind their
-//!   last element, exponentials and values behind the last column.
-//! - Rows behind the last one of a block are in memory, and their results are left.
+//! - Everything after the last term of a sum is zero, in rows and in panels: queries after their
+//!   last element, exponentials and values after the last column.
+//! - Rows after the last one of a block are in memory, and their results are ignored.
 use super::{
     flash,
     plan::AttentionPlan,
@@ -88,7 +88,7 @@ impl Unit<'_> {
     }
 
     /// Ends the exponentials of each row of a block with zeros, up to whole tiles: `end` is the
-    /// number of the column behind the last one, among those of the block.
+    /// number of the column after the last one, among those of the block.
     pub(super) fn end_powers(&self, kb: &mut KernelBuilder, height: Value, end: Value) {
         let plan = &self.plan.weighted;
         let terms = plan.row_unit();

@@ -13,7 +13,7 @@ use crate::schedule::{Argument, Group, ProductOffer, Scheduled, cpu::pointwise, 
 use disc_ir::{DType, Dim, Function, Value};
 use std::sync::Arc;
 
-/// Adds offers to the launches of a scheduled group: to that of its product, if it has one alone.
+/// Adds offers to the launches of a scheduled group: to that of its matmul, if it has exactly one.
 pub(in crate::schedule) fn offer_products(group: &Group<'_>, scheduled: &mut Scheduled) {
     let plans = plans(group).unwrap_or_default();
     if let ([plan], [_]) = (&plans[..], &scheduled.launches[..])

@@ -1,5 +1,4 @@
-//! The matmul schedule: matrix products by register-blocked micro-kernels, with element-wise
-//! epilogues.
+//! The matmul schedule: register-blocked micro-kernels with element-wise epilogues.
 //!
 //! Rows are cut into even blocks of at most `MR` rows and columns into panels of `NR`; the
 //! micro-kernel for a row count keeps its whole block of results in registers, runs over the summed

@@ -4,7 +4,7 @@
 //! Without that a product has a unit for each panel of columns and chunk of rows, and other threads
 //! have nothing to do.
 //!
-//! Invariant: the cut of the sums depends on sizes alone, and parts are added in their order: the
+//! Invariant: the cut of the sums depends only on sizes, and parts are added in their order: the
 //! result does not depend on the number of threads.
 use super::{
     emit::{call::dispatch, micro, operands::Operands, partition, write},

@@ -6,7 +6,7 @@
 //! the worst case otherwise: its rounding errors have one sign.
 //!
 //! Blocks are cut along the last two reduced runs: if the last one is shorter than a chain, a block
-//! spans several positions of the one in front. Runs before these carry only the totals.
+//! spans several positions of the one before it. Runs before these carry only the totals.
 use super::{
     plan::{Along, Combine, Reduction},
     unit::{Columns, Unit, in_pairs},
@@ -180,7 +180,7 @@ impl<'u, 'g> Cascade<'u, 'g> {
         results.iter().zip(chunks).flat_map(of).collect()
     }
 
-    /// Emits loops over the runs in front of the last two.
+    /// Emits loops over the runs before the last two.
     #[expect(clippy::too_many_arguments, reason = "a loop nest has its surroundings")]
     fn outer_runs<'e>(
         &self,
@@ -291,7 +291,7 @@ impl<'u, 'g> Cascade<'u, 'g> {
         next
     }
 
-    /// Adds subtotals to the carried totals; the rounding errors are carried behind all results.
+    /// Adds subtotals to the carried totals; the rounding errors are carried after all results.
     fn add_exactly(&self, kb: &mut KernelBuilder, carried: &[Value], found: &[Value]) -> Vec<Value> {
         let (totals, lost) = carried.split_at(found.len());
         let mut lost = lost.iter();

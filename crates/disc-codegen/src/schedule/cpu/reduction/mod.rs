@@ -48,7 +48,7 @@ versions! {
         unit: "vectors of rows side by side",
     }
 
-    /// Short rows, some at once.
+    /// Short rows, several per task.
     MultiRow {
         kernels: "`kN_reduction_multirow`",
         sizes: "rows of at most 80 elements; of at most 256, where there are fewer than 2^20 in all or nothing as long as \
@@ -394,9 +394,9 @@ fn nontemporal(group: &Group<'_>, plan: &ReductionSchedule, shape: &Shape) -> Op
 /// The code for the rows of a group that has this plan.
 type RowCode<'a> = dyn Fn(&Group<'_>, &ReductionSchedule) -> Scheduled + 'a;
 
-/// Versions in which separate loops write the outputs that these can write, if there are such, in
-/// front of the rows: outputs of rows may take over the memory of inputs. There is one for each
-/// version of the loops.
+/// Versions in which separate loops write, before the rows, the outputs that these can write, if
+/// there are any: outputs of rows may take over the memory of inputs. There is one for each version
+/// of the loops.
 fn apart_versions(
     group: &Group<'_>,
     plan: &ReductionSchedule,

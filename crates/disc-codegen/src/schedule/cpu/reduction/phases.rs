@@ -103,7 +103,7 @@ fn kernels(
     Some(code)
 }
 
-/// The group, with its next sites behind those of the code made already.
+/// The group, with its next sites after those of the code that is already emitted.
 fn from<'g>(group: &Group<'g>, code: &Scheduled) -> Group<'g> {
     Group { first_site: group.first_site + code.sites.len() as i64, ..group.clone() }
 }

@@ -95,7 +95,7 @@ pub(super) fn may_be_few(solver: &Solver, plan: &ReductionSchedule, shape: &Shap
 
 /// The work of one kernel of parts.
 pub(super) struct Step<'a> {
-    /// The suffix of the kernel's name, behind the name of the group.
+    /// The suffix of the kernel's name, after the name of the group.
     pub(super) suffix: String,
     /// The totals and elements that are in memory.
     pub(super) known: &'a [InMemory],

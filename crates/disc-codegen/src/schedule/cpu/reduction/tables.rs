@@ -1,10 +1,10 @@
-//! Hoists costly values that rows share: computed along the reduced dimensions in front of all
-//! rows, or of consecutive ones, or of a block of them ([`crate::schedule::common::row_blocking`]),
-//! and kept in task memory.
+//! Hoists costly values that rows share. They are computed along the reduced dimensions before all
+//! rows, or before consecutive ones, or before a block of them
+//! ([`crate::schedule::common::row_blocking`]), and kept in task memory.
 //!
-//! Invariant: lines of a table are stored one behind the other, each as long as the last run that
-//! its value follows, those of a row of a block behind those of the row before; lanes beyond the
-//! last one are undefined.
+//! Invariant: lines of a table are stored one after another, each as long as the last run along
+//! which its value varies, those of a row of a block after those of the previous row; lanes after
+//! the last one are undefined.
 use super::plan::{Placed, ReductionSchedule};
 use crate::{
     element::Elements,
@@ -171,8 +171,8 @@ fn fill(
                     let Index::Affine { base, .. } = table.place(kb, elements, &at, first) else {
                         panic!("a run is walked in order")
                     };
-                    // Elements stored behind a line are overwritten with the next one, but those
-                    // behind a part are not.
+                    // Elements stored after a line are overwritten by the next one, but those after
+                    // a part are not.
                     let mask = elements.mask.filter(|_| number + 1 < indices.len());
                     kb.store(table.memory, base, wide, mask);
                 }

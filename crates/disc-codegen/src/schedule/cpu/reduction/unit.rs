@@ -1,4 +1,4 @@
-//! Emits one unit of the reduction schedule: several rows at once, or vectors of adjacent rows (its
+//! Emits one unit of the reduction schedule: several rows, or vectors of adjacent rows (its
 //! *columns*), phase by phase.
 //!
 //! Sums are never one long chain: a row has several accumulators, which are added to a total block
@@ -91,8 +91,8 @@ impl Unit<'_> {
         }
     }
 
-    /// Computes the values that are constant along a row and due in a phase, in front of its loops:
-    /// these find them.
+    /// Computes the values that are constant along a row and due in a phase, before its loops,
+    /// which read them.
     fn know_row_values(
         &self,
         kb: &mut KernelBuilder,
@@ -108,7 +108,7 @@ impl Unit<'_> {
         }
     }
 
-    /// Computes costly values that are the same in all rows, in front of them.
+    /// Computes costly values that are the same in all rows, before the rows.
     pub(super) fn know_everywhere(&self, kb: &mut KernelBuilder, elements: &mut Elements<'_>, at: &[Index]) {
         let is_kept = |value| self.group.function.defining(value).is_some_and(|inst| is_kept(self.group.function, inst));
         for placed in self.row_values.iter().filter(|placed| placed.shape.iter().all(Vec::is_empty) && is_kept(placed.value)) {
@@ -174,7 +174,7 @@ impl Unit<'_> {
         let mut next = carried.to_vec();
         let early: Vec<_> =
             self.placed_targets().into_iter().filter(|(placed, ..)| self.plan.early(placed.value) == Some(phase)).collect();
-        // Behind the whole steps of a row, only its first accumulator continues.
+        // After the whole steps of a row, only its first accumulator continues.
         let each = copies / columns.len();
         for (column, at) in columns.iter().enumerate() {
             let copy = column * each;

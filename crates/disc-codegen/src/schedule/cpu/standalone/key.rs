@@ -36,7 +36,7 @@ pub(in crate::schedule) fn encode(kb: &mut KernelBuilder, element: Value, order:
     }
 }
 
-/// The bits, with those behind the sign inverted if it is set: minus 0 is 0, and every NaN is the
+/// The bits, with those after the sign inverted if it is set: minus 0 is 0, and every NaN is the
 /// greatest key.
 fn of_float(kb: &mut KernelBuilder, element: Value, key: DType) -> Value {
     let bits = kb.emit_all(OpKind::BitcastConvert, &[element], &[("dtype", key.into())], None)[0];

@@ -1,5 +1,5 @@
-//! Finds the elements at some ranks of the order along lines, without those before and behind: a
-//! median, or the k-th of them.
+//! Finds the elements at some ranks of the order along lines, without sorting those before and
+//! after: a median, or the k-th of them.
 //!
 //! All elements of a line are entries. One rank is the greatest of the entries up to it, which are
 //! selected and stay out of order; several ranks are sorted.

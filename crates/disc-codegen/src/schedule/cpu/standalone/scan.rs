@@ -1,4 +1,4 @@
-//! Schedules running combinations along one dimension, with the ops before and behind them, element
+//! Schedules running combinations along one dimension, with the ops before and after them, element
 //! by element.
 //!
 //! Every line is combined in order, by any body that the op has; lanes are lines of their own. If
@@ -313,7 +313,7 @@ impl<'g> Scan<'g> {
         self.rest(frame, places, [full, size], &carried);
     }
 
-    /// Combines the remainder behind whole squares first, then these, the last one first.
+    /// Combines the remainder after the whole squares first, then these, the last one first.
     fn backwards(&self, frame: &mut KernelFrame<'g>, places: &[Vec<Index>], start: &[Value]) {
         let (zero, step, size, full) = self.extent(frame);
         let carried = self.rest(frame, places, [full, size], start);

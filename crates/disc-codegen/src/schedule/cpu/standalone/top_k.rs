@@ -20,7 +20,7 @@ use disc_kernel_macros::expr;
 
 /// The vectors that are skipped at once.
 const GROUP: u32 = 4;
-/// The room for entries: this many times `k`, and this many more. A group of elements fits behind
+/// The room for entries: this many times `k`, and this many more. A group of elements fits after
 /// `k` entries.
 const ROOM: (i64, i64) = (4, 128);
 

@@ -411,7 +411,7 @@ impl<'g> Emitter<'_, 'g> {
         }
     }
 
-    /// Applies the epilogue of the group to the sums, and stores the results. Rows behind the last
+    /// Applies the epilogue of the group to the sums, and stores the results. Rows after the last
     /// one are skipped.
     fn finish(&mut self, kb: &mut KernelBuilder, unit: &Unit, block: &Block, sums: &[Value]) {
         let plan = self.plan;

@@ -23,7 +23,7 @@ pub(super) struct Place {
 struct Bounds {
     /// The position of element number 0 in a row of the input.
     first: Value,
-    /// The numbers of the first element that the input has, and of the first one behind it.
+    /// The numbers of the first element that the input has, and of the first one after it.
     start: Value,
     stop: Value,
     /// All vectors from `inner` to below `outer` are in the input; `end` ends the range that
@@ -139,7 +139,7 @@ impl Packing<'_> {
         Bounds { first, start, stop, inner, outer, end, masks }
     }
 
-    /// Packs one row to `to`: elements before the input, and behind it, are padding.
+    /// Packs one row to `to`: elements before and after the input are padding.
     fn row(&self, kb: &mut KernelBuilder, elements: &mut Elements<'_>, at: &[Index], bounds: &Bounds, to: Value) {
         let (zero, width) = (kb.int(0), kb.int(i64::from(self.plan.lanes) * self.plan.columns().step));
         elements.scoped(|elements| self.piece(kb, elements, at, [bounds.first, zero, to], Some(&bounds.masks)));

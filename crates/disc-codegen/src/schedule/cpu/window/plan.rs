@@ -2,7 +2,7 @@
 //! shapes.
 //!
 //! Not every window fits: those of unknown or many elements, of dilated inputs, and of other
-//! layouts than features first are computed element by element.
+//! layouts than NCHW are computed element by element.
 use crate::{
     kernel::{accumulator_dtype, compute_dtype},
     schedule::Group,

@@ -64,7 +64,7 @@ impl Emitter<'_, '_> {
         rows.iter().map(|row| method.transform_products(kb, row)).collect()
     }
 
-    /// Stores row `down` of the tiles: its columns by turns are what lies side by side.
+    /// Stores row `down` of the tiles: its columns, taken in turn, are adjacent in memory.
     fn row(&mut self, kb: &mut KernelBuilder, corner: &Corner, feature: Value, down: i64, columns: Vec<Value>, lanes: u32) {
         let (shift, height) = (kb.int(down), kb.dim(&self.plan.height));
         let y = expr!(kb, corner.row + shift);

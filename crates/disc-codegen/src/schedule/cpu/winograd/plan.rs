@@ -232,7 +232,7 @@ impl Weights {
     }
 }
 
-/// The least speed-up of tile registers over vectors of dot words.
+/// The least speed-up of tile registers over vectors of VNNI groups.
 const REGISTER_TILES: i64 = 4;
 
 /// Returns how many times as fast as in f32 a product is computed, if both operands are of one

@@ -78,13 +78,13 @@ pub(super) struct Side<'d> {
     pub(super) first: Value,
     pub(super) count: i64,
     pub(super) size: &'d Dim,
-    /// The positions are terms of sums: there are zeros behind the last.
+    /// The positions are terms of sums: there are zeros after the last.
     pub(super) is_summed: bool,
 }
 
 impl Attention<'_> {
-    /// Brings a tile of an operand: zeros behind the last term, anything behind the last row, key
-    /// or column, whose results nobody keeps.
+    /// Brings a tile of an operand: zeros after the last term, anything after the last row, key or
+    /// column, whose results nobody keeps.
     pub(super) fn bring(
         &self,
         frame: &mut GridFrame<'_>,

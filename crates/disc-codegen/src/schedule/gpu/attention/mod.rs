@@ -1,15 +1,15 @@
-//! Schedules attention on a grid: a block has a tile of the rows at one position along the batch
-//! dimensions, and walks tiles of keys and values in shared memory. Scores are in registers alone.
+//! Schedules attention on a GPU: a block has a tile of the rows at one position along the batch
+//! dimensions, and walks tiles of keys and values in shared memory. Scores are only in registers.
 //!
 //! Rows that are a softmax are computed in one walk, with the maximum and the sum of each row
 //! carried along; tiles that a mask hides are left out. Any other function of rows takes a walk for
 //! each phase of its reductions, and a last one, each of which computes the scores again.
 //!
 //! Operands are computed where they are brought to shared memory, the ops around the scores where
-//! these are in registers, and the ops behind the second matmul where its result is stored.
+//! these are in registers, and the ops after the second matmul where its result is stored.
 //!
 //! Invariants: all threads of a block walk the same tiles, and meet at each; sums are added in an
-//! order that depends on sizes alone.
+//! order that depends only on sizes.
 mod hidden;
 mod memory;
 pub(in crate::schedule) mod mma;

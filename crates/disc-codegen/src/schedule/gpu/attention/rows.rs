@@ -21,7 +21,7 @@ use disc_kernel_macros::expr;
 pub(super) struct Keys {
     /// The first of the tile.
     pub(super) first: Value,
-    /// The position of each, and a test that it exists; those behind the last key are at the last.
+    /// The position of each, and a test that it exists; those after the last key are at the last.
     pub(super) own: Vec<(Value, Value)>,
 }
 
@@ -186,7 +186,7 @@ impl Attention<'_> {
         }
     }
 
-    /// Computes the weights of a tile; zeros behind the last key.
+    /// Computes the weights of a tile; zeros after the last key.
     fn weights(&self, frame: &mut GridFrame<'_>, place: &Place, keys: &Keys) -> Vec<Value> {
         let GridFrame { kb, elements, .. } = frame;
         let mut weights = Vec::new();
@@ -229,7 +229,7 @@ impl Attention<'_> {
         self.divide(frame, place, softmax, &found)
     }
 
-    /// Computes the logits of a row; minus infinity behind the last key.
+    /// Computes the logits of a row; minus infinity after the last key.
     pub(super) fn logits(
         &self,
         frame: &mut GridFrame<'_>,

@@ -82,7 +82,7 @@ pub(super) struct Place {
     /// Its number among the threads of a row, and its first row in the tile.
     pub(super) along: Value,
     pub(super) down: Value,
-    /// The positions of its rows: those behind the last row are at the last one.
+    /// The positions of its rows: those after the last row are at the last one.
     pub(super) rows: Vec<Value>,
 }
 

@@ -26,7 +26,7 @@ impl Attention<'_> {
     ) -> Vec<Value> {
         let has_terms = self.group.solver.range(&self.parts.terms).lo.is_some_and(|least| least > 0);
         if !has_terms {
-            // No barrier of the scores is behind the threads that read the weights before.
+            // The scores have had no barrier since threads read the previous weights.
             frame.kb.barrier();
         }
         let kb = &mut frame.kb;

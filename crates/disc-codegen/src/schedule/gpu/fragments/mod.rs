@@ -16,7 +16,7 @@ use disc_kernel_macros::expr;
 
 /// Bytes of a chunk.
 pub(super) const CHUNK: i64 = 16;
-/// Chunks of terms of a step: one product of tiles.
+/// Chunks of terms of a step: one matmul of tiles.
 pub(super) const STEP_CHUNKS: i64 = 2;
 /// Rows of the left tile, and columns of two right ones, which are loaded together.
 pub(super) const TILE_ROWS: i64 = 16;
@@ -72,7 +72,7 @@ impl LaneParts {
 }
 
 /// The part of an operand that a warp multiplies: places from `first` on, a multiple of 8, and as
-/// many products of tiles along the terms as are in memory.
+/// many matmuls of tiles along the terms as are in memory.
 #[derive(Clone, Copy)]
 pub(super) struct Share {
     pub(super) first: Value,

@@ -131,8 +131,8 @@ impl Panel {
         Lines { memory, dtype: self.dtype, start: self.start, chunks, along_terms }
     }
 
-    /// Brings a part: begins to copy it, or computes what is to be stored later. Behind the last
-    /// term are zeros, behind the last place copies of it.
+    /// Brings a part: begins to copy it, or computes what is to be stored later. After the last
+    /// term are zeros, after the last place copies of it.
     pub(in crate::schedule::gpu) fn bring(
         &self,
         frame: &mut GridFrame<'_>,
@@ -149,7 +149,7 @@ impl Panel {
             let [place, term] = [0, 1].map(|side| expr!(kb, wanted.first[side] + own[side]));
             let is_term = expr!(kb, term < dim(wanted.sizes[1]));
             let exists = wanted.exists.map_or(is_term, |exists| expr!(kb, exists & is_term));
-            // Those along a dimension begin at most so far in front of its end.
+            // Those along a dimension begin at most so far before its end.
             let last = |side: usize, is_along: bool| wanted.sizes[side] - if is_along { together } else { 1 };
             let (last_place, last_term) = (kb.dim(&last(0, !self.along_terms)), kb.dim(&last(1, self.along_terms)));
             let place = kb.min(place, last_place);

@@ -47,7 +47,7 @@ impl Passage {
         expr!(kb, (start + row * pitch + column) * each)
     }
 
-    /// Puts the sums of a row of tiles into memory. The warp has to meet in front of it if it took
+    /// Puts the sums of a row of tiles into memory. The warp has to meet before it if it took
     /// others from there.
     pub(in crate::schedule::gpu) fn put(&self, kb: &mut KernelBuilder, lane: &LaneParts, warp: Value, sums: &[Value]) {
         let start = self.start(kb, warp);

@@ -2,7 +2,8 @@
 //!
 //! A convolution is an op of the group, or a matmul of its filter with patches of its input
 //! (`lower_convolutions` of disc-passes), which are the input itself where windows have one
-//! element. A library computes over two dimensions: one of size 1 stands in front of a single one.
+//! element. A library computes over two dimensions: if there is a single one, a dimension of size 1
+//! is put before it.
 use super::{
     epilogue::{Epilogue, Place},
     memory::{contiguous, input_of},
@@ -153,13 +154,13 @@ impl<'g> Convolution<'g> {
         })
     }
 
-    /// Returns the offer of the convolution alone.
+    /// Returns the offer of only the convolution.
     pub(super) fn alone(&self, result: Argument) -> ConvolutionOffer {
         self.offer(result, None, Activation::None)
     }
 
     /// Returns the offer that computes an output of the group, if a library computes all that the
-    /// group does; true if that is the convolution alone.
+    /// group does; true if that is only the convolution.
     pub(super) fn whole(&self, position: usize) -> Option<(ConvolutionOffer, bool)> {
         let (group, output) = (self.group, self.group.output(position));
         let dtype = group.tensor(output).dtype;

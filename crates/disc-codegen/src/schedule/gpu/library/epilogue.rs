@@ -21,7 +21,7 @@ pub(super) struct Epilogue {
 pub(super) enum Place<'d> {
     /// The last one, of this size.
     Columns(&'d Dim),
-    /// The second one, behind batches: the sizes of both.
+    /// The second one, after batches: the sizes of both.
     Features([&'d Dim; 2]),
 }
 

@@ -1,9 +1,9 @@
 //! Offers matmuls and convolutions of a group to libraries of the device, which may compute them in
 //! place of the group's kernels.
 //!
-//! A library computes a bias and one of a few functions with them. Of convolutions it is asked for
-//! just that first, if the group is that; then for the convolution alone, with a kernel for the
-//! rest behind it: a library has few engines for more than a convolution.
+//! A library computes a bias and one of a few functions with them. For a convolution, it is first
+//! asked for exactly these, if the group is one; then for only the convolution, with a kernel for
+//! the remaining ops after it: a library has few engines for more than a convolution.
 mod convolution;
 mod epilogue;
 mod matmul;
@@ -34,7 +34,7 @@ fn products(group: &Group<'_>) -> Option<Vec<Offer>> {
     parts.iter().map(|part| matmul::offer(group, part).map(|offer| Offer::Matmul(Box::new(offer)))).collect()
 }
 
-/// Returns the ways to compute a group whose matmuls are all convolutions.
+/// Returns the implementations of a group whose matmuls are all convolutions.
 fn convolutions(group: &Group<'_>, code: &Versioned) -> Option<Vec<LibraryWay>> {
     let parts = match parts(group) {
         Ok(parts) if !parts.is_empty() => parts,

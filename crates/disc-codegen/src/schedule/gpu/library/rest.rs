@@ -1,5 +1,5 @@
-//! Schedules the part of a group behind what a library computes: element by element, from its
-//! results in memory.
+//! Schedules the part of a group after the one that a library computes: element by element, from
+//! its results in memory.
 use super::super::pointwise;
 use crate::schedule::{Group, Rest, Workspace, aligned_bytes};
 use disc_ir::{Builder, Function, FunctionKind, Inst, OpKind, Value};

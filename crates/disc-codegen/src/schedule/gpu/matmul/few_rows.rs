@@ -1,11 +1,11 @@
-//! Multiplies few rows on a grid, as in a step of decoding, or of few columns: the other operand
-//! is read once, in the order of its memory, and its elements meet all rows at once.
+//! Multiplies few rows on a GPU, as in a step of decoding, or few columns: the other operand is
+//! read once, in the order of its memory, and each of its elements is multiplied with all rows.
 //!
 //! If its sums are innermost, a warp has a few of its lines; otherwise a block has a few columns,
 //! whose sums are in parts. The parts of a block meet in shared memory, and each thread computes a
 //! result from them.
 //!
-//! Invariant: sums are added in an order that depends on sizes and on the chip's warp alone.
+//! Invariant: sums are added in an order that depends only on sizes and on the chip's warp.
 use super::{
     Matmul, Part, Side,
     side_by_side::{self, InBlocks},
@@ -264,7 +264,7 @@ impl<'p, 'g> Few<'p, 'g> {
         let part = expr!(kb, here.thread / side);
         let own = expr!(kb, here.thread % side * lanes);
         let column = expr!(kb, here.column + own);
-        // A vector behind the last column is read in place of it.
+        // A vector that would end after the last column begins earlier.
         let (size, zero) = (kb.dim(&self.columns), kb.int(0));
         let column = expr!(kb, min(column, max(size - lanes, zero)));
         let rows = self.own_rows(kb);
@@ -313,7 +313,7 @@ impl<'p, 'g> Few<'p, 'g> {
         let kb = &mut frame.kb;
         let (size, zero) = (kb.dim(&self.terms), kb.zero(dtype, lanes));
         let (each, wide) = (kb.int(step), kb.int(step * unrolled));
-        // Behind the last term of each thread's whole steps are those of the remaining ones.
+        // After the last term of each thread's whole steps are the terms of the remaining ones.
         let full = expr!(kb, size / wide * wide);
         let rest = expr!(kb, full + first);
         let mut sums = vec![zero; self.most as usize * columns];

@@ -1,7 +1,7 @@
-//! Schedules matmuls on a grid: those of few rows or columns line by line, others tile by tile.
+//! Schedules matmuls on a GPU: those of few rows or columns line by line, others tile by tile.
 //!
-//! Ops in front of a matmul are computed where its operands are read, ops behind it from its sums
-//! before these are stored. Several matmuls of a group are one launch: [`side_by_side`].
+//! Ops before a matmul are computed where its operands are read, ops after it from its sums before
+//! these are stored. Several matmuls of a group are one launch: [`side_by_side`].
 pub(in crate::schedule) mod few_rows;
 pub(in crate::schedule) mod mma;
 mod side_by_side;

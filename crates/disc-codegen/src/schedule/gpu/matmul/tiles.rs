@@ -1,8 +1,8 @@
 //! Multiplies matrices by tiles on a grid: a block computes a tile of the result from tiles of the
 //! operands that its threads bring to shared memory, step by step along the sums.
 //!
-//! Operands are computed where they are brought, so ops in front of the matmul cost once for each
-//! block.
+//! Operands are computed where they are brought, so each block computes the ops before the matmul
+//! once.
 use super::{Matmul, Side, side_by_side::InBlocks, size};
 use crate::{
     element::matmul::multiply_add,
@@ -103,8 +103,8 @@ impl Matmul<'_> {
         Tile { batch, row, column, thread, own }
     }
 
-    /// Brings a tile of an operand to shared memory: zeros behind the last term, anything behind
-    /// the last row or column, whose results nobody keeps.
+    /// Brings a tile of an operand to shared memory: zeros after the last term, anything after the
+    /// last row or column, whose results nobody keeps.
     fn bring(
         &self,
         frame: &mut GridFrame<'_>,

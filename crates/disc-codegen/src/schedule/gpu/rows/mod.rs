@@ -7,7 +7,7 @@
 //!
 //! Invariants: a thread reads elements along the row at its own positions only, so a result may
 //! take the memory of an input; all threads of a row meet at each reduction, whatever their number
-//! of elements; sums are added in an order that depends on sizes alone.
+//! of elements; sums are added in an order that depends only on sizes.
 mod place;
 mod reduce;
 pub(in crate::schedule) mod split;

@@ -1,4 +1,4 @@
-//! Loads, packs and multiplies dot words: see the plan's
+//! Loads, packs and multiplies VNNI groups: see the plan's
 //! [`dot_word`](crate::schedule::cpu::matmul::plan::dot_word).
 use super::{masks::column_masks, operands::Operands};
 use crate::{

@@ -56,8 +56,8 @@ pub(in crate::schedule) fn emit(group: &Group<'_>, plan: &MatmulPlan, part: &str
     (kb.finish(), sites)
 }
 
-/// Finishes `height` rows, whose sums are in task memory behind those of `before` others. Gives the
-/// sites of failure.
+/// Finishes `height` rows, whose sums are in task memory after those of `before` others. Returns
+/// the sites of failure.
 pub(in crate::schedule) fn finish_rows(
     kb: &mut KernelBuilder,
     group: &Group<'_>,

@@ -76,9 +76,9 @@ pub(in crate::schedule) fn emit(group: &Group<'_>, plan: &MatmulPlan, part: &str
 }
 
 /// Emits the routine for a block of rows that another schedule keeps in task memory, with its sites
-/// of failure. The rows of whole tiles are there: those behind the last row of the block are
-/// multiplied too, and left. One call multiplies by some panels, since the registers are configured
-/// for each call.
+/// of failure. The rows of whole tiles are there: those after the last row of the block are
+/// multiplied too, and their results are ignored. One call multiplies by some panels, since the
+/// registers are configured for each call.
 pub(in crate::schedule) fn emit_block(group: &Group<'_>, plan: &MatmulPlan, part: &str) -> (Function, Vec<Site>) {
     let source = Source::Task;
     let mut kb = group.builder(&name(part, source), FunctionKind::Routine);

@@ -1,6 +1,6 @@
-//! Dot words: neighbours along the sums that share a lane of 32 bits, so that one instruction
-//! multiplies them and adds the products up; or one of 64 bits, where an instruction takes those of
-//! two rows and of two columns.
+//! VNNI groups: neighbours along the sums that share a lane of 32 bits, so that one instruction
+//! multiplies them and adds the products up; or a lane of 64 bits, where an instruction takes those
+//! of two rows and of two columns.
 //!
 //! If both operands hold elements of one narrow type, a step of a micro-kernel takes a word of
 //! each: rows in task memory keep their order and end in zeros, panels are `[k / count][NR]` words.

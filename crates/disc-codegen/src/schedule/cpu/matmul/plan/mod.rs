@@ -1,4 +1,4 @@
-//! The plan of a matrix product: every decision about it, made from its shapes, facts and target.
+//! The plan of a matmul: every decision about it, made from its shapes, facts and target.
 //!
 //! Each file makes one decision: [`shape`] orders the dimensions, [`left`] and [`right`] choose how
 //! the operands are read, [`result`] where sums go, [`partition`] how the work is cut, [`source`]
@@ -53,7 +53,7 @@ pub(in crate::schedule) struct MatmulPlan {
     pub(in crate::schedule) outputs: Vec<Value>,
     /// The type that products are added up in.
     pub(in crate::schedule) compute: DType,
-    /// The dot words that both operands are read in, if they are.
+    /// The VNNI groups in which both operands are read, if they are.
     pub(in crate::schedule) word: Option<DotWord>,
     /// The target multiplies vectors by lanes of others.
     multiplies_by_lane: bool,
@@ -70,7 +70,7 @@ pub(in crate::schedule) struct MatmulPlan {
 impl MatmulPlan {
     /// Plans the product `dot` with the outputs that depend on it, or says why it cannot.
     ///
-    /// Schedules that keep rows in task memory are not `plain`: they take no dot words, and pack
+    /// Schedules that keep rows in task memory are not `plain`: they take no VNNI groups, and pack
     /// rows where others copy parts of them.
     pub(in crate::schedule) fn of_product(
         group: &Function,

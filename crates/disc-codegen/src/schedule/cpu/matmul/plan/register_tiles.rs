@@ -1,10 +1,10 @@
 //! Tile registers: blocks of results that one instruction adds products of 16 rows and 16 columns
 //! to, where the target has such (AMX).
 //!
-//! A block is two tiles of rows by the two that a panel has of columns; panels are those of dot
-//! words. Sums leave the registers for task memory, where the epilogue reads them row by row. The
+//! A block is two tiles of rows by the two that a panel has of columns; panels are those of VNNI
+//! groups. Sums leave the registers for task memory, where the epilogue reads them row by row. The
 //! last rows of a chunk are computed by a whole tile, which starts as many rows earlier: rows that
-//! two tiles have are the same in both. Fewer rows than a tile has are multiplied as dot words.
+//! are in two tiles are the same in both. Fewer rows than a tile has are multiplied as VNNI groups.
 //!
 //! Another schedule that keeps rows in task memory keeps those of whole tiles, padded along the
 //! sums: see [`MatmulPlan::in_register_tiles`].

@@ -5,8 +5,8 @@
 //! or 16 columns cost; along the sums all lanes work, and the rows that are read for it were just
 //! read for the columns before.
 //!
-//! Invariant: the columns that are computed this way depend on their number alone, and on what is
-//! known of the product when it is compiled.
+//! Invariant: the columns that are computed this way depend only on their number, and on what is
+//! known of the matmul when it is compiled.
 use super::MatmulPlan;
 use disc_ir::{Dim, TensorType};
 

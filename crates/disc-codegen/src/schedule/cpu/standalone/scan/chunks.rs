@@ -1,8 +1,8 @@
 //! Schedules a line along which other ops are computed: in chunks that stay in cache.
 //!
 //! The input of the scan is computed in vectors and put into task memory, combined there in order,
-//! and the ops behind it are computed in vectors again. A costly op that both the scan and an op
-//! behind it read is computed twice.
+//! and the ops after it are computed in vectors again. A costly op that both the scan and an op
+//! after it read is computed twice.
 use super::{KernelFrame, Scan};
 use crate::{
     element::Elements,

@@ -177,7 +177,7 @@ impl Mma<'_, '_> {
     fn weigh(&self, kb: &mut KernelBuilder, here: &Here, weights: &[Value], totals: &[Value]) -> Vec<Value> {
         let lines = self.values.lines(here.team.memory);
         let none = kb.int(0);
-        // Tiles behind the last column stay zeros.
+        // Tiles after the last column stay zeros.
         let columns = self.attention.most(&self.parts().columns).min(self.columns());
         let places = (columns + PAIR_COLUMNS - 1) / PAIR_COLUMNS * PAIR_COLUMNS;
         let share = Share { first: none, places, steps: self.own_keys() / STEP };

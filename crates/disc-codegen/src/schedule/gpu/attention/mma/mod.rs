@@ -1,4 +1,4 @@
-//! Computes attention whose rows are a softmax by products of tiles: a block has 64 queries, and
+//! Computes attention whose rows are a softmax by matmuls of tiles: a block has 64 queries, and
 //! each of its warps 16 of them, whose fragments stay in registers.
 //!
 //! Keys and values are brought in turns: values are under way while scores are computed, the next
@@ -6,7 +6,7 @@
 //! thread holds the same places of both.
 //!
 //! Invariant: weights are rounded to the type of values before they are divided by their sum, as
-//! the program rounds them behind the division; their sum is not.
+//! the program rounds them after the division; their sum is not.
 mod keys;
 mod write;
 
@@ -39,7 +39,7 @@ use disc_ir::{DType, Dim, Grid, TensorType, Value, fragment::Tile};
 use disc_kernel_macros::expr;
 
 versions! {
-    /// Attention on a grid by products of tiles.
+    /// Attention on a GPU by matmuls of tiles.
     MmaAttention {
         kernels: "`kN_attention_mma`",
         sizes: "grids of chips that multiply tiles of the type: softmax attention of f16 or bf16, more than 16 queries of at \
@@ -59,7 +59,7 @@ const WARPS: i64 = QUERIES / OWN_QUERIES;
 const THREADS: i64 = 32 * WARPS;
 /// The longest queries, and the most columns of values of a block; lines are whole or half as wide.
 const WIDE: i64 = 128;
-/// Terms of a product of tiles.
+/// Terms of a matmul of tiles.
 const STEP: i64 = 16;
 
 /// Attention by tiles.
@@ -261,7 +261,7 @@ impl<'a, 'g> Mma<'a, 'g> {
         (0..self.steps()).flat_map(|step| lines.left(kb, &here.lane, none, &share, step)).collect()
     }
 
-    /// The products of tiles along the terms of queries.
+    /// The matmuls of tiles along the terms of queries.
     fn steps(&self) -> i64 {
         (self.attention.most(&self.parts().terms).min(self.queries.terms) + STEP - 1) / STEP
     }

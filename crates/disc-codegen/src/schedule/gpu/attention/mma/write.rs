@@ -12,7 +12,7 @@ impl Mma<'_, '_> {
     pub(super) fn write(&self, frame: &mut GridFrame<'_>, here: &Here, totals: &[Value], lanes: u32) {
         let (group, parts) = (self.attention.group, self.parts());
         let lanes = if group.solver.divisible(&parts.columns, lanes.into()) { lanes } else { 1 };
-        // The values were read, and keys behind the last tile are no longer under way.
+        // The values were read, and no copies of keys after the last tile are under way.
         self.meet(&mut frame.kb);
         let passage = Passage { memory: here.team.memory, dtype: self.dtype(), sum: DType::F32, columns: self.columns() };
         passage.put(&mut frame.kb, &here.lane, here.warp, totals);

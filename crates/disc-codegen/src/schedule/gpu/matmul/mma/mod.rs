@@ -1,13 +1,13 @@
-//! Multiplies matrices by products of tiles on a grid: a block computes a part of the result, and
+//! Multiplies matrices by matmuls of tiles on a GPU: a block computes a part of the result, and
 //! each of its warps some tiles of it, from operands in shared memory.
 //!
 //! Operands are brought several steps along the sums ahead: those in memory by asynchronous copies
-//! where the chip has them, others computed vector by vector before a step's products, and stored
-//! behind these. Sums stay in registers; at the end each warp passes them through shared memory, so
-//! that its threads have neighbouring results.
+//! where the chip has them, others are computed vector by vector before a step's products, and
+//! stored after these. Sums stay in registers; at the end each warp passes them through shared
+//! memory, so that its threads have neighbouring results.
 //!
-//! Invariants: lines behind the last row or column hold copies of the last, whose results nobody
-//! keeps; terms behind the last are zeros in both operands.
+//! Invariants: lines after the last row or column are copies of the last, whose results nobody
+//! keeps; terms after the last are zeros in both operands.
 mod shape;
 mod write;
 
@@ -41,7 +41,7 @@ use disc_kernel_macros::expr;
 use shape::Shape;
 
 versions! {
-    /// Matmuls of a grid by products of tiles, for which a block has 128 by 128 results.
+    /// Matmuls of a GPU by matmuls of tiles, for which a block has 128 by 128 results.
     LargeMmaTiles {
         kernels: "`kN_matmul_mma128`",
         sizes: "grids of chips that multiply tiles, from `sm_75` on: other matmuls of f16, and from `sm_80` on of bf16 and of \
@@ -50,7 +50,7 @@ versions! {
         unit: "a block has 128 by 128 results, and its 8 warps tiles of them",
     }
 
-    /// Matmuls of a grid by products of tiles, for which a block has 64 by 64 results.
+    /// Matmuls of a GPU by matmuls of tiles, for which a block has 64 by 64 results.
     MmaTiles {
         kernels: "`kN_matmul_mma64`",
         sizes: "grids: other results of as many rows, columns and batches as there are, else as `kN_matmul_mma128`",
@@ -58,7 +58,7 @@ versions! {
     }
 }
 
-/// Products of tiles along the terms of a step.
+/// Matmuls of tiles along the terms of a step.
 const STEPS: i64 = 2;
 
 /// Adds the versions of matmuls all of which a chip multiplies by tiles.
@@ -254,7 +254,7 @@ impl<'m, 'g> Mma<'m, 'g> {
         if self.copies() {
             kb.wait_copies(stages - 2);
         }
-        // Behind it, all threads see the step, and have read the one before it.
+        // After it, all threads see the step, and have read the previous one.
         kb.barrier();
         let term = expr!(kb, open.index + int((stages - 1) * self.step()));
         let [read, to] = [0, 1].map(|turn| expr!(kb, turns[turn] * stage_elements));
