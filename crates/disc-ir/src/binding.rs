@@ -28,7 +28,7 @@ pub struct Binding {
 }
 
 impl Binding {
-    /// Returns true if the size is the symbol alone.
+    /// Returns true if the size is only the symbol.
     pub fn is_plain(&self) -> bool {
         self.scale == 1 && self.rest.is_const(0)
     }
@@ -40,8 +40,8 @@ impl Binding {
     }
 }
 
-/// Returns the bindings of a function's dims, in the order in which they can be made: symbols that
-/// stand alone first.
+/// Returns the bindings of a function's dims, in the order in which they can be made: first the
+/// symbols that are whole sizes.
 pub fn bindings(function: &Function) -> Vec<Binding> {
     let shaped = function.parameters().iter().map(|&parameter| function.ty(parameter).shaped());
     let sizes = shaped.enumerate().flat_map(|(i, tensor)| {

@@ -53,7 +53,7 @@ pub fn is_tile_register(ty: &Type) -> bool {
     matches!(ty, Type::Vector { lanes, dtype } if *lanes as usize * dtype.size() == REGISTER_BYTES)
 }
 
-/// One operand or the result of a product of tiles.
+/// One operand or the result of a matmul of tiles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {
     /// Elements that each thread holds.

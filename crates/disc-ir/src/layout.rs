@@ -2,7 +2,7 @@
 //! `layout_arena`.
 //!
 //! First fit, with the conflicts given, not computed here. It defines the result; the runtime has a
-//! faster way to it.
+//! faster implementation.
 
 /// Returns the earlier parts that each of `count` parts conflicts with, from a list of their
 /// numbers and positions; `None` if it is no such list.

@@ -101,8 +101,8 @@ codes! {
         E0402 = "unsupported model";
         /// The model fixes a dim that was declared dynamic; the message states the size.
         E0403 = "dim is fixed by the model";
-        /// The framework could not capture the module as one graph, or captured it for the sizes of
-        /// the example alone.
+        /// The framework could not capture the module as one graph, or captured it only for the
+        /// sizes of the example.
         E0404 = "capture failed";
         /// The model changes a tensor that is no input, parameter or buffer of its own, returns a
         /// view of what it changes, or keeps other state that its results depend on.

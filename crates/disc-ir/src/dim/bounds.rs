@@ -40,7 +40,7 @@ pub(super) fn interval(dim: &Dim, known: &dyn KnownBounds) -> Interval {
 }
 
 /// The known bounds, and a memo of this question: a part that occurs several times in each of
-/// several parts, which sizes behind layers do, is bounded once.
+/// several parts, as in sizes after layers, is bounded once.
 struct Known<'k> {
     bounds: &'k dyn KnownBounds,
     noted: RefCell<HashMap<(Dim, u32), Interval>>,

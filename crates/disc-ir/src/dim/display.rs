@@ -70,8 +70,8 @@ impl Piece<'_> {
         }
     }
 
-    /// Writes the piece without its sign. `leading_minus` states that a unary minus stands before
-    /// it, which binds to the first factor only.
+    /// Writes the piece without its sign. `leading_minus` states that a unary minus precedes it,
+    /// which binds to the first factor only.
     fn write(&self, leading_minus: bool, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let scale = self.scale();
         let magnitude = scale.coefficient.unsigned_abs();

@@ -1,5 +1,5 @@
-//! Evaluates matrix products and convolutions: products are summed in f64, or in wide integers, and
-//! stored once.
+//! Evaluates matmuls and convolutions: products are summed in f64, or in wide integers, and stored
+//! once.
 use super::{
     Tensor,
     call::Call,

@@ -1,4 +1,4 @@
-//! Multiplies tiles that the threads of a warp hold together, for kernels on grids and others.
+//! Multiplies tiles that the threads of a warp hold together, for kernels of GPUs and of CPUs.
 use super::{
     Tensor,
     scalar::{Scalar, round},

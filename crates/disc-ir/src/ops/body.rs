@@ -120,7 +120,7 @@ pub fn classify(function: &Function, region: Block) -> Body {
     }
 }
 
-/// The order that a comparator of `sort` computes, if it is one by the first input alone.
+/// The order that a comparator of `sort` computes, if it depends only on the first input.
 pub fn order(function: &Function, region: Block) -> Option<Order> {
     [Order::Ascending, Order::Descending].into_iter().find(|&order| orders(function, region, order).unwrap_or(false))
 }

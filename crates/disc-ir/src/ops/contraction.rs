@@ -1,4 +1,4 @@
-//! Declares ops that multiply and sum: matrix products and convolutions.
+//! Declares ops that multiply and sum: matmuls and convolutions.
 //!
 //! Products and sums of integers wrap in the result's element type. Those of floats are rounded as
 //! is fastest on the target, to at least f32 for f16 and bf16, and in any order.
@@ -37,9 +37,9 @@ op! {
     /// `[P, K, NR]`: `rhs[p, k, j]` is its element `[k, p*NR + j]`, 0 beyond the last column. Then
     /// `rhs_contracting_dims = [1]`, there is no batching, `packed_columns <= P*NR`, and the rest
     /// of `rhs` is one dimension of `packed_columns`.
-    /// (C7) In panels `[P, G, NR, W]`, W rows of the matrix lie together: `rhs[p, g, j, w]` is its
-    /// element `[g*W + w, p*NR + j]`, 0 beyond the last row. `lhs` contracts one dimension, which
-    /// is proved to be at most `G*W`; of its pair (C2) says nothing.
+    /// (C7) In panels `[P, G, NR, W]`, W rows of the matrix are stored together: `rhs[p, g, j, w]`
+    /// is its element `[g*W + w, p*NR + j]`, 0 beyond the last row. `lhs` contracts one dimension,
+    /// which is proved to be at most `G*W`; of its pair (C2) says nothing.
     DotGeneral = "dot_general"(lhs: one(NUMBER), rhs: one(NUMBER)) {
             lhs_batching_dims: optional(AttrKind::Ints), rhs_batching_dims: optional(AttrKind::Ints),
             lhs_contracting_dims: required(AttrKind::Ints), rhs_contracting_dims: required(AttrKind::Ints), dtype: optional(AttrKind::DType),

@@ -92,7 +92,7 @@ pub enum Trait {
     Reads,
     /// Writes memory, or has another effect.
     Writes,
-    /// Result element `i` depends on element `i` of the operands alone; all shapes are equal.
+    /// Result element `i` depends only on element `i` of the operands; all shapes are equal.
     Elementwise,
     /// Result elements are elements of the operands (or a fill value), chosen by index.
     Movement,

@@ -24,7 +24,7 @@ pub enum FusionKind {
     Pointwise,
     /// Rows, of which some ops combine the elements.
     Reduction,
-    /// Matrix products and what follows them element by element.
+    /// Matmuls and what follows them element by element.
     Matmul,
     /// A product, a function of its rows, and a product with these.
     Attention,

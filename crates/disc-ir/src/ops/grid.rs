@@ -1,9 +1,9 @@
-//! Declares ops of grid kernels: the places of threads, memory that a block shares, and work that
+//! Declares ops of GPU kernels: the places of threads, memory that a block shares, and work that
 //! threads do together. Their lowering is the target's.
 //!
-//! A grid kernel is a kernel whose blocks have a constant number of threads, in warps of a constant
+//! A GPU kernel is a kernel whose blocks have a constant number of threads, in warps of a constant
 //! size ([`crate::graph::Grid`]). Every thread runs the body. Threads of a warp, and of a block,
-//! are at the same op of this file together: it stands where all of them arrive.
+//! reach an op of this file together.
 use super::{
     FAMILIES, OpKind,
     class::DTypeClass,
@@ -100,7 +100,7 @@ op! {
     /// `value` if it was `expected`.
     ///
     /// (C1) `value`, `expected` and the result are scalars of the buffer's element type.
-    /// (C2) There is an `expected` for `compare` alone.
+    /// (C2) There is an `expected` only for `compare`.
     Atomic = "atomic"(buffer: one(ATOMIC), index: one(INDEX), value: one(ATOMIC), expected: opt(ATOMIC)) { how: required(AttrKind::Enum(ATOMICS)) } -> (result: one(ATOMIC))
         traits [Writes] stages Stages::Kernel, infer atomic;
 }
@@ -120,7 +120,7 @@ op! {
 op! {
     /// Ends a batch of asynchronous copies of this thread.
     ///
-    /// (C1) It is in a grid kernel, as all ops of threads.
+    /// (C1) It is in a GPU kernel, as all ops of threads.
     CommitCopies = "commit_copies"() -> () traits [Writes] stages Stages::Kernel, infer nothing;
 }
 
@@ -149,8 +149,8 @@ op! {
 op! {
     /// The product of two tiles plus a third, by a whole warp: `a * b + c`, where each thread holds
     /// a part of each tile as [`crate::fragment`] says. Products are added up in the type of `c`. A
-    /// target may round operands of f32 to tf32, which has 10 bits behind the point, and may take
-    /// denormal numbers as zeros. A kernel that runs on no grid is a warp of one thread.
+    /// target may round operands of f32 to tf32, which has 10 bits after the point, and may take
+    /// denormal numbers as zeros. A kernel that runs on no GPU is a warp of one thread.
     ///
     /// (C1) The types are those of the fragments of the tile.
     /// (C2) A warp has as many threads as hold the tile together.
@@ -163,23 +163,23 @@ op! {
     /// Waits until the launches before this one have written their memory, where the launch may
     /// begin earlier.
     ///
-    /// (C1) It is in a grid kernel, as all ops of threads.
+    /// (C1) It is in a GPU kernel, as all ops of threads.
     WaitGrid = "wait_grid"() -> () traits [Writes] stages Stages::Kernel, infer nothing;
 }
 
 op! {
     /// Lets the next launch begin.
     ///
-    /// (C1) It is in a grid kernel, as all ops of threads.
+    /// (C1) It is in a GPU kernel, as all ops of threads.
     ReleaseGrid = "release_grid"() -> () traits [Writes] stages Stages::Kernel, infer nothing;
 }
 
 op! {
-    /// Runs a grid kernel on `blocks` blocks. The kernel's parameters are the operands. The threads
+    /// Runs a GPU kernel on `blocks` blocks. The kernel's parameters are the operands. The threads
     /// of a block share `shared` bytes, and each has `scratch` bytes of its own. If `persistent`,
     /// there may be fewer blocks, and each takes parts until none of the `blocks` is left.
     ///
-    /// (C1) The module has a grid kernel of this name, with parameters of these types.
+    /// (C1) The module has a GPU kernel of this name, with parameters of these types.
     LaunchGrid = "launch_grid"(arguments: many(ANY)) {
             kernel: required(AttrKind::Symbol), blocks: required(AttrKind::Dim), shared: required(AttrKind::Dim),
             scratch: required(AttrKind::Dim), persistent: optional(AttrKind::Bool)
@@ -201,7 +201,7 @@ op! {
     Aligned = "aligned"(buffers: many(ANY)) { bytes: required(AttrKind::Int) } -> (result: one(BOOL)) traits [Pure] stages super::host::HOST, infer aligned;
 }
 
-/// Returns true if threads of a grid kernel do an op, and nobody else.
+/// Returns true if only threads of a GPU kernel do an op.
 pub(crate) fn is_of_threads(kind: OpKind) -> bool {
     let family = FAMILIES.iter().find(|(name, _)| *name == "grid");
     kind.def().stages == Stages::Kernel && family.is_some_and(|(_, kinds)| kinds.contains(&kind))

@@ -34,7 +34,7 @@ op! {
     /// overlaps no earlier part that it conflicts with. Parts of size 0 conflict with none. The
     /// unit of `dims` is that of `sizes`.
     ///
-    /// (C1) `dims` are symbols alone, which nothing else binds, one more than `sizes`.
+    /// (C1) Each of `dims` is one symbol, which nothing else binds; they are one more than `sizes`.
     /// (C2) `meets` is, for each part, the number of earlier parts that it conflicts with, and
     /// their positions.
     LayoutArena = "layout_arena"() { dims: required(AttrKind::Dims), sizes: required(AttrKind::Dims), meets: required(AttrKind::Ints) } -> ()

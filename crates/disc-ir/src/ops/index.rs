@@ -28,10 +28,10 @@ pub(crate) const SCATTER_BOUNDS: &[&str] = &["skip", "check"];
 
 op! {
     /// Takes slices of `operand` that start at the places `start_indices` names. An index vector
-    /// lies along `index_vector_dim` (or is one scalar, where that is the rank); its entry `j`
-    /// counts along dimension `start_index_map[j]`. A slice has size `slice_sizes`; the dimensions
-    /// of the result that run over a slice are `offset_dims`, the others run over the index
-    /// vectors. Dimension `operand_batching_dims[i]` of the operand goes along with dimension
+    /// is along `index_vector_dim` (or is one scalar, where that is the rank); its entry `j` counts
+    /// along dimension `start_index_map[j]`. A slice has size `slice_sizes`; the dimensions of the
+    /// result that run over a slice are `offset_dims`, the others run over the index vectors.
+    /// Dimension `operand_batching_dims[i]` of the operand goes along with dimension
     /// `start_indices_batching_dims[i]` of the indices.
     ///
     /// (C1) `rank(operand) = size(offset_dims) + size(collapsed_slice_dims) +
@@ -59,11 +59,11 @@ op! {
 op! {
     /// The inputs, with slices of `updates` combined into them at the places `scatter_indices`
     /// names: `body` takes the current elements and then the updates, and returns the new elements.
-    /// Indices are as in `gather`: an index vector lies along `index_vector_dim`, its entry `j`
+    /// Indices are as in `gather`: an index vector is along `index_vector_dim`, its entry `j`
     /// counts along dimension `scatter_dims_to_operand_dims[j]`; the dimensions
     /// `update_window_dims` of an update run over a slice. Several updates of one element are
     /// applied in the row-major order of the updates; with `unique_indices` there is at most one.
-    /// An update is out of range element by element: the part of a slice that lies inside counts.
+    /// An update is out of range element by element: the part of a slice that is inside counts.
     ///
     /// (C1) There is an input; all inputs have one shape, and as many updates have one shape; an
     /// update has its input's element type.

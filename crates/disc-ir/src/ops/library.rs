@@ -19,15 +19,15 @@ const BOOL: DTypeClass = DTypeClass::BOOL;
 const ACTIVATIONS: &[&str] = &["none", "relu", "gelu_tanh"];
 
 op! {
-    /// Offers a matmul to a library of the device, behind all launches before: `result[b] =
-    /// activation(lhs[b] * rhs[b] + bias)`, with sums in f32. True if the library computes it; else
-    /// nothing is written, and kernels have to. The operands are `lhs`, `rhs`, the result, and the
-    /// bias if there is one: as many elements as columns. `product` is batches, rows, columns,
-    /// sums, then the strides of batches, rows and columns of `lhs` and of `rhs`, in elements; the
-    /// result is contiguous. With `tf32`, operands of f32 may be rounded to tf32. `kernel` is the
-    /// first kernel that computes it otherwise. The interpreter has no library.
+    /// Offers a matmul to a library of the device, after all earlier launches:
+    /// `result[b] = activation(lhs[b] * rhs[b] + bias)`, with sums in f32. True if the library
+    /// computes it; else nothing is written, and kernels have to. The operands are `lhs`, `rhs`,
+    /// the result, and the bias if there is one: as many elements as columns. `product` is batches,
+    /// rows, columns, sums, then the strides of batches, rows and columns of `lhs` and of `rhs`, in
+    /// elements; the result is contiguous. With `tf32`, operands of f32 may be rounded to tf32.
+    /// `kernel` is the first kernel that computes it otherwise. The interpreter has no library.
     ///
-    /// (C1) The module has a grid kernel of this name.
+    /// (C1) The module has a GPU kernel of this name.
     /// (C2) There are 3 or 4 operands, buffers of one type of `f32`, `f16` or `bf16`.
     /// (C3) `product` has 10 entries.
     LibraryGemm = "library_gemm"(buffers: many(ANY)) {
@@ -37,19 +37,19 @@ op! {
 }
 
 op! {
-    /// Offers a convolution to a library of the device, behind all launches before: `result =
-    /// activation(convolution(input, filter) + bias)` over two spatial dimensions, with sums in f32
-    /// and zeros as padding. True if the library computes it; else nothing is written, and kernels
-    /// have to. The operands are `input`, `filter`, the result, and the bias if there is one: an
-    /// element for each feature. `sizes` is batch, features, height and width of the input;
-    /// features of the result, features of the input in each group, height and width of the filter;
-    /// height and width of the result. `strides` are those of input, filter and result, in
+    /// Offers a convolution to a library of the device, after all earlier launches:
+    /// `result = activation(convolution(input, filter) + bias)` over two spatial dimensions, with
+    /// sums in f32 and zeros as padding. True if the library computes it; else nothing is written,
+    /// and kernels have to. The operands are `input`, `filter`, the result, and the bias if there
+    /// is one: an element for each feature. `sizes` is batch, features, height and width of the
+    /// input; features of the result, features of the input in each group, height and width of the
+    /// filter; height and width of the result. `strides` are those of input, filter and result, in
     /// elements, in the same order of dimensions. `window` is the steps of the window, the
-    /// dilations of the filter, the padding in front and the padding behind, each for height and
+    /// dilations of the filter, the padding before and the padding after, each for height and
     /// width, then the number of groups of features. `tf32` and `kernel` are those of
     /// `library_gemm`. The interpreter has no library.
     ///
-    /// (C1) The module has a grid kernel of this name.
+    /// (C1) The module has a GPU kernel of this name.
     /// (C2) There are 3 or 4 operands, buffers. `input` and `filter` have one type of `f32`, `f16`
     /// or `bf16`, the result and the bias each have that one or `f32`.
     /// (C3) `sizes` has 10 entries, `strides` 12, and `window` 9.

@@ -19,7 +19,7 @@ op! {
     /// the low, then the high half of a 128-bit counter (2 entries: the high half is 0 and is not
     /// kept). Block `i` encrypts `counter + i` and gives four 32-bit words; these fill the output
     /// in row-major order, one word for an element of 32 bits or its low bits for a smaller one,
-    /// two (the low half first) for 64 bits. The output state is the counter behind the last block.
+    /// two (the low half first) for 64 bits. The output state is the counter after the last block.
     /// Not for states of other types: key and counter are 64-bit words.
     ///
     /// (C1) `initial_state` is a `u64` tensor of rank 1 with 2 or 3 entries; `output_state` has its

@@ -22,7 +22,7 @@ op! {
     /// `i64`, the type of sizes.
     ///
     /// (C1) `size` is a scalar `i64`.
-    /// (C2) `dim` is a symbol alone, which nothing else binds.
+    /// (C2) `dim` is one symbol, which nothing else binds.
     BindDim = "bind_dim"(size: one(INDEX)) { dim: required(AttrKind::Dim) } -> ()
         traits [MayFail] stages Stages::Only(&Stage::ALL), infer bind_dim;
 }

@@ -33,7 +33,7 @@ op! {
     /// The `k` greatest elements along the last dimension, greatest first, and their indices; with
     /// `largest = false`, the least, least first. Of equal elements, the one with the lower index
     /// comes first. NaN is greater than every number. The first `skip` of them are left out: a
-    /// median is `k = 1` behind half of the elements.
+    /// median is `k = 1` after half of the elements.
     ///
     /// (C1) The operand has a rank of at least 1.
     /// (C2) `0 <= k` and `skip + k <= size` of the last dimension, proved where constant, else a

@@ -64,7 +64,7 @@ op! {
     /// times 3 elements and stride 1, or an element-wise function of it; a kernel may compute it by
     /// Winograd's method F(4x4, 3x3) instead, with rounding of its own. `kernel` is the transformed
     /// kernel: blocks of output features, the 36 places of a transformed window, input features,
-    /// and the output features of a block. Features behind the last one are zeros. Not for f64:
+    /// and the output features of a block. Features after the last one are zeros. Not for f64:
     /// transformations and products are those of f32, also where the operands are narrower.
     ///
     /// (C1) `product` and `input` have rank 4 and one batch, and the result has the type of

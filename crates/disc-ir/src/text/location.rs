@@ -1,4 +1,4 @@
-//! Writes and reads the lines of the model behind ops: `loc("model.py":42 "forward")`.
+//! Writes and reads the model's source lines of ops: `loc("model.py":42 "forward")`.
 use super::{names::quote, parse::Cursor};
 use crate::lines::{Line, Lines, Origin};
 

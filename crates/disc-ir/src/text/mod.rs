@@ -6,7 +6,7 @@
 //!
 //! Invariants:
 //! - Everything in a module prints, and parses back: `print(parse(print(m))) == print(m)`.
-//! - Printing depends on the module alone: no address, no order of hashing.
+//! - Printing depends only on the module: no address, no order of hashing.
 //! - Parsing never panics, needs memory in proportion to the text, and its recursion is bounded;
 //!   [`limits`] has the numbers.
 mod elements;

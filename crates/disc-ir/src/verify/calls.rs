@@ -148,7 +148,7 @@ fn check_launch(cx: &Check<'_>, inst: Inst) -> Result<(), Diagnostic> {
     check_product(cx, inst)
 }
 
-/// Returns the grid kernel that an op names.
+/// Returns the GPU kernel that an op names.
 fn grid_kernel<'m>(cx: &Check<'m>, inst: Inst) -> Result<Option<&'m Function>, Diagnostic> {
     let kernel = callee(cx, inst, FunctionKind::Kernel)?;
     match kernel.filter(|kernel| kernel.grid.is_none()) {

@@ -1,15 +1,15 @@
-//! Verifies the ops of grid kernels.
+//! Verifies the ops of GPU kernels.
 //!
 //! Invariants:
-//! - Ops of threads (`place`, `barrier`, ...) are in grid kernels alone: not in routines, which may
+//! - Ops of threads (`place`, `barrier`, ...) are only in GPU kernels: not in routines, which may
 //!   be called by some of the threads.
-//! - A grid kernel, and a routine that it calls, has nothing that only vector registers do: masks
-//!   and indices that are vectors, `lane_mask` of several lanes, `dot_lanes` and `dot_pairs`,
+//! - A GPU kernel, and a routine that it calls, has no op that only vector registers do: masks and
+//!   indices that are vectors, `lane_mask` of several lanes, `dot_lanes` and `dot_pairs`,
 //!   non-temporal stores. It accesses memory, and moves elements between lanes, by 16 bytes at
 //!   most; a part of a tile is accessed as a whole.
 //! - Segments of lanes, tiles and matrices are as large as the grid's warps admit.
-//! - What the threads of a warp or a block do together stands where all of them arrive: the
-//!   conditions around it are equal for all of them ([`super::uniformity`]).
+//! - What the threads of a warp or a block do together is where all of them arrive: the conditions
+//!   around it are equal for all of them ([`super::uniformity`]).
 use super::{
     Check,
     stage::describe,
@@ -31,7 +31,7 @@ const ACCESS_BYTES: usize = 16;
 /// Threads that read a matrix together.
 const MATRIX_WARP: u32 = 32;
 
-/// Returns the names of the routines that grid kernels call, also through others.
+/// Returns the names of the routines that GPU kernels call, also through others.
 pub(super) fn routines(module: &Module) -> HashSet<Arc<str>> {
     let mut found = HashSet::new();
     let mut open: Vec<&Function> = module.functions.iter().filter(|function| function.grid.is_some()).collect();
@@ -173,7 +173,7 @@ struct Around {
     cause: Option<(Inst, Value)>,
 }
 
-/// Checks that what threads do together stands where all of them arrive.
+/// Checks that what threads do together is where all of them arrive.
 fn check_together(cx: &mut Check<'_>, uniformity: &Uniformity, block: Block, around: Around) {
     let function = cx.function;
     for &inst in function.insts(block) {

@@ -18,7 +18,7 @@ pub struct Matching {
 }
 
 impl Matching {
-    /// Matches all parameters with the arguments of a call. Symbols that stand alone are read
+    /// Matches all parameters with the arguments of a call. Symbols that are whole sizes are read
     /// first; the others follow from them.
     ///
     /// # Errors

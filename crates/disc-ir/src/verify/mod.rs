@@ -13,7 +13,7 @@
 //! - [`symbols`]: every dim is bound.
 //! - [`facts`]: the facts that functions state about their dims.
 //! - [`calls`]: names of functions and weights, and their types.
-//! - [`grid`]: the ops of grid kernels, and the threads that run them.
+//! - [`grid`]: the ops of GPU kernels, and the threads that run them.
 //! - [`signature`]: the parameters and results of functions.
 mod calls;
 mod facts;
@@ -82,7 +82,7 @@ struct Check<'m> {
     module: &'m Module,
     function: &'m Function,
     stage: Stage,
-    /// The routines that grid kernels call.
+    /// The routines that GPU kernels call.
     routines: &'m HashSet<Arc<str>>,
     solver: Solver,
     errors: Vec<Diagnostic>,

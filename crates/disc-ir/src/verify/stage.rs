@@ -7,7 +7,7 @@
 //! - A group's region uses no value of the function around it.
 //! - Up to the fused stage every value is a tensor; at the kernel stage none is, and kernels never
 //!   have one.
-//! - Every buffer is in a memory space that a backend has; shared memory is in grid kernels alone.
+//! - Every buffer is in a memory space that a backend has; shared memory is only in GPU kernels.
 use super::Check;
 use crate::{
     diag::Code,

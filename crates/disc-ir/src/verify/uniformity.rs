@@ -1,4 +1,4 @@
-//! Finds the values of a grid kernel that are equal for all threads of a warp, or of a block.
+//! Finds the values of a GPU kernel that are equal for all threads of a warp, or of a block.
 //!
 //! A value is as uniform as the least uniform one that it is computed from. Memory adds nothing to
 //! the address that is read: threads that read different values at one place race with a write. A

@@ -1,4 +1,4 @@
-//! Evaluates grid kernels: the threads of a block in lockstep, each with values of its own.
+//! Evaluates GPU kernels: the threads of a block in lockstep, each with values of its own.
 //!
 //! Control flow runs a region for the threads that take it, while the others wait. An op of threads
 //! together ([`together`]) is evaluated once for all of them; any other op thread by thread, as in
@@ -37,7 +37,7 @@ pub(super) fn outside(_: &mut Machine<'_>, call: &Call<'_>) -> Evaluated {
     Err(call.malformed("only threads of a grid kernel do this".into()))
 }
 
-/// Runs the blocks of a grid kernel.
+/// Runs the blocks of a GPU kernel.
 pub(super) fn launch<'a>(machine: &mut Machine<'a>, call: &Call<'a>) -> Evaluated {
     let name = call.symbol("kernel")?;
     let Some(kernel) = machine.module.function(name) else {

@@ -1,4 +1,4 @@
-//! Matrix products and convolutions.
+//! Matmuls and convolutions.
 use super::*;
 
 fn dot(attrs: &str, types: [&str; 3], inputs: [(&'static str, &[f64]); 2], output: (&'static str, &[f64])) -> Case {
@@ -30,7 +30,7 @@ fn products() -> Vec<Case> {
             [("1x2xi8", &[100.0, 100.0]), ("2x1xi8", &[100.0, 100.0])],
             ("1x1xi32", &[20000.0]),
         ),
-        // Three columns in two panels of two; padding behind the last column is not read.
+        // Three columns in two panels of two; padding after the last column is not read.
         dot(
             "lhs_contracting_dims = [1], rhs_contracting_dims = [1], packed_columns = [3]",
             ["[M]x2xf32", "2x2x2xf32", "[M]x3xf32"],

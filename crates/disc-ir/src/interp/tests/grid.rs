@@ -1,4 +1,4 @@
-//! Grid kernels and the host programs that launch them.
+//! GPU kernels and the host programs that launch them.
 use super::*;
 
 /// Two warps of four threads; each loads element `%t` of `x` as `%v` and stores `%r` to `y`.

@@ -49,8 +49,8 @@ impl Attrs {
         Self { def, slots: smallvec::smallvec![None; def.attrs.len()], literal: None }
     }
 
-    /// Returns the attribute that is written bare in front of the operands: the first one, if it is
-    /// the subject of the op.
+    /// Returns the attribute that is written bare before the operands: the first one, if it is the
+    /// subject of the op.
     pub(super) fn leading(def: &'static OpDef) -> Option<&'static AttrDef> {
         def.attrs.first().filter(|attr| attr.required && is_leading(attr.kind, def))
     }

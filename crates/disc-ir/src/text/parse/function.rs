@@ -98,7 +98,7 @@ impl<'s> Parser<'s> {
         Ok(())
     }
 
-    /// The blocks of a grid kernel: `threads = 256, warp = 32`, and maybe `resident = 2`.
+    /// The blocks of a GPU kernel: `threads = 256, warp = 32`, and maybe `resident = 2`.
     fn grid(&mut self) -> Parsed<Grid> {
         let threads = self.number_of_grid("threads")?;
         self.cursor.expect(",", "before `warp`")?;

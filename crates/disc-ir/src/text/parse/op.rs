@@ -48,8 +48,8 @@ impl<'s> Parser<'s> {
         Ok(())
     }
 
-    /// Returns the span from `start` to here, or to the end of the line, without the text behind
-    /// the last token.
+    /// Returns the span from `start` to here, or to the end of the line, without the text after the
+    /// last token.
     fn first_line(&self, start: usize) -> Span {
         let line = self.cursor.source[start..self.cursor.pos].lines().next().unwrap_or("");
         let code = line.split_once("//").map_or(line, |(code, _)| code);
@@ -308,7 +308,7 @@ pub(in crate::text) fn is_indexed(def: &OpDef) -> bool {
     matches!(def.operands, [buffer, index, ..] if buffer.name == "buffer" && index.name == "index")
 }
 
-/// The op of a name, with or without a dialect in front.
+/// The op of a name, with or without a dialect before it.
 pub(super) fn find_op(name: Word<'_>) -> Parsed<&'static OpDef> {
     let dialects = ["stablehlo.", "chlo.", "func."];
     let plain = dialects.iter().find_map(|dialect| name.text.strip_prefix(dialect)).unwrap_or(name.text);

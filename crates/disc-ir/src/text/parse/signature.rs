@@ -120,7 +120,7 @@ impl Signature {
     }
 }
 
-/// Returns true if a value of type `actual` may stand where the text states `stated`: sizes are
+/// Returns true if a value of type `actual` may be used where the text states `stated`: sizes are
 /// equal by the facts, or stated as `?`.
 fn admits(stated: &Type, actual: &Type, is_open: &dyn Fn(&Dim) -> bool, solver: &Solver) -> bool {
     let shapes = |a: &TensorType, b: &TensorType| {
