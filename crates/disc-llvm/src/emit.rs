@@ -182,7 +182,7 @@ impl<'c> Emit<'c> {
         Ok(self.builder.build_call(function, &arguments, "")?)
     }
 
-    /// Calls an intrinsic that is overloaded on the type of its first argument alone.
+    /// Calls an intrinsic that is overloaded only on the type of its first argument.
     pub(crate) fn intrinsic(&self, name: &str, arguments: &[Val<'c>]) -> Emitted<'c> {
         self.typed_intrinsic(name, &[arguments[0].get_type()], arguments)
     }
@@ -234,9 +234,9 @@ impl<'c> Emit<'c> {
     pub(crate) fn element_address(&self, dtype: DType, array: PointerValue<'c>, index: Val<'c>) -> Emitted<'c> {
         let element = self.memory_ty(dtype, 1);
         let mut indices = [index.as_value_ref()];
-        // SAFETY: values of this context, at the place where the builder stands. An address
-        // computation alone; without `inbounds` it has a value for every index. inkwell's own
-        // method takes no vector of indices.
+        // SAFETY: values of this context, at the position of the builder. It only computes an
+        // address; without `inbounds` it has a value for every index. inkwell's own method takes no
+        // vector of indices.
         unsafe {
             let (builder, ty) = (self.builder.as_mut_ptr(), element.as_type_ref());
             Ok(Val::new(LLVMBuildGEP2(builder, ty, array.as_value_ref(), indices.as_mut_ptr(), 1, c"".as_ptr())))

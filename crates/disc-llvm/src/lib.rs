@@ -1,5 +1,5 @@
-//! Compiles kernels and host programs to machine code, and is the only door to LLVM: lowering,
-//! target machines, in-process lld. Returns bytes.
+//! Compiles kernels and host programs to machine code, and is the only crate that uses LLVM:
+//! lowering, target machines, in-process lld. Returns bytes.
 //!
 //! Loading and running the bytes is the runtime's job, choosing what to compile is the code
 //! generator's. Invariants:

@@ -1,5 +1,5 @@
-//! Writes the kernels of a program into its PTX, as comments in front of their entries: for people
-//! who read it, and for devices that interpret kernels.
+//! Writes the kernels of a program into its PTX, as comments before their entries: for people who
+//! read it, and for devices that interpret kernels.
 use disc_ir::Function;
 use std::collections::HashMap;
 

@@ -101,8 +101,8 @@ impl<'c> Emit<'c> {
         if !self.has_long_registers() || dtype.size() > 2 {
             return value;
         }
-        // SAFETY: a value of this context, at the place where the builder stands; a frozen value
-        // has its type.
+        // SAFETY: a value of this context, at the position of the builder; a frozen value has its
+        // type.
         unsafe { Val::new(LLVMBuildFreeze(self.builder.as_mut_ptr(), value.as_value_ref(), c"".as_ptr())) }
     }
 

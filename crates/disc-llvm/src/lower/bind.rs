@@ -1,4 +1,4 @@
-//! Places the computation of dims in a host program: at its start, or behind the op that binds the
+//! Places the computation of dims in a host program: at its start, or after the op that binds the
 //! last of their symbols.
 //!
 //! Invariants:

@@ -1,4 +1,4 @@
-//! Lowers structured control flow to basic blocks. Loops are rotated: tested at their end, behind a
+//! Lowers structured control flow to basic blocks. Loops are rotated: tested at their end, after a
 //! guard that skips empty ones.
 use super::{Lowering, tiles::value_of};
 use crate::{Error, emit::Val};

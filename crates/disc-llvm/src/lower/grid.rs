@@ -1,5 +1,5 @@
-//! Lowers grid kernels for NVIDIA's GPUs: parameters, places of threads, memory that they share,
-//! and ops of threads together.
+//! Lowers GPU kernels for NVIDIA's GPUs: parameters, places of threads, memory that they share, and
+//! ops of threads together.
 //!
 //! Addresses are generic: code generation finds out that parameters are in global memory and
 //! `shared` ops in that of the block. Barriers and shuffles are intrinsics, which no pass moves.
@@ -9,7 +9,7 @@
 //! From `sm_90` on a kernel may be launched while the one before it still runs: it waits for that
 //! one first of all, so that it reads and writes no memory before, whichever way it goes on.
 //!
-//! Behind the words of a launch a kernel has parameters that the device fills in: the address and
+//! After the words of a launch a kernel has parameters that the device fills in: the address and
 //! the bytes of each thread's memory if its threads have such memory ([`has_task_memory`]), and the
 //! address of the report if something in it may fail ([`may_fail`]). So their number, 0 to 3, says
 //! which ones a kernel has.
@@ -57,7 +57,7 @@ impl<'c> Lowering<'_, 'c> {
         Ok(())
     }
 
-    /// Binds the parameters of a grid kernel and the values of the symbols. Each is eight bytes.
+    /// Binds the parameters of a GPU kernel and the values of the symbols. Each is eight bytes.
     pub(super) fn grid_parameters(&mut self) -> Result<(), Error> {
         let parameters = self.function.parameters().to_vec();
         let words: Vec<Val<'c>> = self.llvm.get_param_iter().collect();
@@ -277,7 +277,7 @@ impl<'c> Lowering<'_, 'c> {
             let is_left = self.emit.icmp(IntPredicate::EQ, bit, self.emit.const_int(32, 1, 0))?.into_int_value();
             let left = self.emit.builder.build_select(is_left, value, other, "")?;
             let right = self.emit.builder.build_select(is_left, other, value, "")?;
-            // The order shows in the sign of zeros and in NaN alone.
+            // The order shows only in the sign of zeros and in NaN.
             let (left, right) = if matches!(reducer, "maximum" | "minimum") { (left, right) } else { (value, other) };
             let combined = self.emit.combine(reducer, dtype, left, right)?;
             value = combined.ok_or_else(|| self.error(inst, format!("cannot apply `{reducer}` to {dtype}")))?;
@@ -345,7 +345,7 @@ impl<'c> Lowering<'_, 'c> {
         let (to, from) = (self.in_space(to, SHARED)?, self.in_space(from, GLOBAL)?);
         let name = format!("llvm.nvvm.cp.async.{policy}.shared.global.{bytes}");
         let Some(&exists) = operands.get(4) else { return self.emit.call_intrinsic(&name, &[], &[to, from]).map(drop) };
-        // Behind the bytes that are read are zeros.
+        // After the bytes that are read are zeros.
         let (all, none) = (self.emit.const_int(32, 1, bytes), self.emit.const_int(32, 1, 0));
         let exists = self.value(exists)?.into_int_value();
         let read = self.emit.builder.build_select(exists, all, none, "")?;
@@ -395,7 +395,7 @@ impl<'c> Lowering<'_, 'c> {
         Ok(all.into())
     }
 
-    /// Splits an operand of a product of tiles into the registers that the instruction takes.
+    /// Splits an operand of a matmul of tiles into the registers that the instruction takes.
     fn registers(&self, value: Val<'c>, count: u32, of: BasicTypeEnum<'c>) -> Result<Vec<Val<'c>>, Error> {
         let whole = self.emit.bitcast(value, self.emit.int_ty(32, count))?;
         (0..count)
@@ -493,8 +493,8 @@ impl<'c> Lowering<'_, 'c> {
     }
 }
 
-/// Returns true if the threads of a kernel have memory of their own, behind two parameters more:
-/// its address, and its bytes for each thread.
+/// Returns true if the threads of a kernel have memory of their own. Two more parameters describe
+/// it: its address, and its bytes for each thread.
 fn has_task_memory(function: &Function) -> bool {
     let body = function.walk(function.body);
     body.into_iter().any(|inst| matches!(function.kind_of(inst), OpKind::Scratch | OpKind::Call))
@@ -506,7 +506,7 @@ fn may_fail(function: &Function) -> bool {
     body.into_iter().any(|inst| matches!(function.kind_of(inst), OpKind::Assert | OpKind::Call))
 }
 
-/// Returns the type of a grid kernel: its words, of eight bytes each, and the parameters that the
+/// Returns the type of a GPU kernel: its words, of eight bytes each, and the parameters that the
 /// device fills in.
 pub(super) fn grid_type<'c>(emit: &Emit<'c>, program: &Module, function: &Function) -> FunctionType<'c> {
     let word = |parameter: &Value| -> BasicMetadataTypeEnum<'c> {

@@ -44,7 +44,7 @@ fn launch_words(program: &Module, function: &Function, inst: Inst) -> usize {
     }
 }
 
-/// Returns the number of a grid kernel among those of a program, in their order.
+/// Returns the number of a GPU kernel among those of a program, in their order.
 pub(super) fn grid_number(program: &Module, kernel: &Function) -> u32 {
     let grids = program.functions.iter().filter(|function| function.grid.is_some());
     grids.take_while(|function| function.name != kernel.name).count() as u32
@@ -269,7 +269,7 @@ impl<'e, 'c> Lowering<'e, 'c> {
         kernel.ok_or_else(|| self.error(inst, "launches what is no kernel of the program".to_owned()))
     }
 
-    /// Appends the sizes that a kernel takes behind its arguments.
+    /// Appends the sizes that a kernel takes after its arguments.
     fn add_symbols(&mut self, kernel: &Function, arguments: &mut Vec<Val<'c>>) -> Result<(), Error> {
         for symbol in self.program.symbols_of(kernel) {
             arguments.push(self.dim_value(&Dim::symbol(symbol))?);

@@ -1,6 +1,6 @@
 //! Lowers memory and lane ops of kernels.
 //!
-//! Accesses are aligned to the element alone, which costs nothing if the address happens to be
+//! Accesses are aligned only to the element, which costs nothing if the address happens to be
 //! better aligned. A mask keeps lanes from memory: they neither read, nor write, nor fault. A store
 //! with `nontemporal` states a larger alignment, and becomes a non-temporal store on x86.
 use super::Lowering;
@@ -138,7 +138,7 @@ impl<'c> Lowering<'_, 'c> {
         Ok(())
     }
 
-    /// States what a load of a grid kernel says about its address and its memory.
+    /// States what a load of a GPU kernel says about its address and its memory.
     fn mark_load(&self, inst: Inst, value: Val<'c>) -> Result<(), Error> {
         let Some(load) = value.as_instruction_value() else { return Ok(()) };
         if let Some(bytes) = self.int(inst, "align") {

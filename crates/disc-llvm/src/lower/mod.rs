@@ -55,7 +55,7 @@ pub(crate) struct Lowering<'e, 'c> {
     task_memory: Option<PointerValue<'c>>,
     /// Start of the next `scratch` op's part.
     scratch: Option<PointerValue<'c>>,
-    /// Words that a failed assertion of a grid kernel writes: its site, then its values.
+    /// Words that a failed assertion of a GPU kernel writes: its site, then its values.
     report: Option<PointerValue<'c>>,
     /// State of a host program, which has no task's memory.
     host: Option<runtime::Host<'c>>,

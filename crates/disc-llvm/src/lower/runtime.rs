@@ -130,7 +130,7 @@ impl<'c> Lowering<'_, 'c> {
         self.return_failure(status)
     }
 
-    /// Launches grid kernel number `kernel`, whose words are written.
+    /// Launches GPU kernel number `kernel`, whose words are written.
     pub(super) fn call_launch_grid(
         &mut self,
         kernel: u32,

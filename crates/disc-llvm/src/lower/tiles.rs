@@ -41,7 +41,7 @@ impl<'c> Emit<'c> {
         if !is_tile(value) {
             return Ok(self.builder.build_phi(value.get_type(), "")?);
         }
-        // SAFETY: a type of this context, at the place where the builder stands.
+        // SAFETY: a type of this context, at the position of the builder.
         Ok(unsafe { PhiValue::new(LLVMBuildPhi(self.builder.as_mut_ptr(), LLVMTypeOf(value.as_value_ref()), c"".as_ptr())) })
     }
 
@@ -51,8 +51,8 @@ impl<'c> Emit<'c> {
         let function = declared.ok_or_else(|| Error::Emit(format!("LLVM has no intrinsic {name}")))?;
         let mut arguments: Vec<LLVMValueRef> = arguments.iter().map(AsValueRef::as_value_ref).collect();
         let (ty, count) = (function.get_type().as_type_ref(), arguments.len() as u32);
-        // SAFETY: values of this context, at the place where the builder stands, as many as the
-        // intrinsic takes. inkwell's own method refuses the type of tiles.
+        // SAFETY: values of this context, at the position of the builder, as many as the intrinsic
+        // takes. inkwell's own method refuses the type of tiles.
         Ok(unsafe {
             LLVMBuildCall2(self.builder.as_mut_ptr(), ty, function.as_value_ref(), arguments.as_mut_ptr(), count, c"".as_ptr())
         })

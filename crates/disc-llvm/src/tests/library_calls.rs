@@ -107,7 +107,7 @@ fn block_operations_are_our_own() {
         assert!(to[1..1 + n].iter().all(|b| *b == 9) && to[1 + n..].iter().all(|b| *b != 9), "clear of {n}");
         for (a, b) in [(0, 5), (5, 0), (0, 0), (0, 1), (1, 0), (20, 0)] {
             let (mut ours, mut theirs) = (from.clone(), from.clone());
-            // SAFETY: both ranges lie inside `ours`.
+            // SAFETY: both ranges are inside `ours`.
             shift(unsafe { ours.as_mut_ptr().add(a) }, unsafe { ours.as_ptr().add(b) }, n as i64);
             theirs.copy_within(b..b + n, a);
             assert_eq!(ours, theirs, "move of {n} from {b} to {a}");

@@ -3,7 +3,7 @@ use super::{Program, address, address_mut, alone, error, program, targets};
 
 #[test]
 fn masked_accesses_touch_nothing_else() {
-    // Lanes beyond the count would lie in a page that faults.
+    // Lanes beyond the count would be in a page that faults.
     let source = "kernel @copy(%a: buffer<8xf32>, %b: buffer<8xf32>, %n: i64, %begin: i64, %end: i64) {
           %zero = constant dense<0> : i64
           %m = lane_mask %n : (i64) -> vector<8xi1>
