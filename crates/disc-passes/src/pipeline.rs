@@ -52,7 +52,7 @@ pub static STEPS: &[&PassDef] = &[
     &fuse::PASS,
     // Groups of attention scores are complete, so their rows need not be in memory as a whole.
     &fuse_attention::PASS,
-    // Elementwise ops behind an interleaving are part of its group by now.
+    // Elementwise ops after an interleaving are part of its group by now.
     &fuse_interleave::PASS,
     // Groups are final: the memory that each takes and frees is known.
     &schedule_groups::PASS,

@@ -1,4 +1,4 @@
-//! Finds call-invariant values: those computed from weights and constants alone.
+//! Finds call-invariant values: those computed only from weights and constants.
 //!
 //! Invariant: such a value has a static shape, depends on no dim, and its computation cannot fail
 //! and has no effect.

@@ -17,8 +17,8 @@ pub trait CostModel: Debug + Send + Sync {
     fn block_rows(&self) -> i64 {
         0
     }
-    /// Rows that lie interleaved in one word of a panel, for an element type that the target
-    /// multiplies in words.
+    /// Rows that are interleaved in one VNNI group of a panel, for an element type that the target
+    /// multiplies in such groups.
     fn word_rows(&self, _dtype: DType) -> Option<i64> {
         None
     }

@@ -1,5 +1,5 @@
 //! Finds the scalars that a host program computes by itself, where it cannot read the memory of
-//! kernels without waiting for the device: those made of sizes and constants alone.
+//! kernels without waiting for the device: those made only of sizes and constants.
 //!
 //! Invariant: a group that is not launched has no result that anything else reads.
 use super::planner::Planner;

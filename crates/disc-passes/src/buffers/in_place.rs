@@ -10,9 +10,9 @@
 //! Invariants:
 //! - A reduction group that is listed here gets the reduction schedule: the pointwise fallback
 //!   would reduce rows again that are half overwritten.
-//! - It writes its rows where it reads them: none is transposed behind a reduction.
-//! - All uses of such an input behind a matmul depend on that matmul alone: matmuls of one group
-//!   may be launched one after the other.
+//! - It writes its rows where it reads them: none is transposed after a reduction.
+//! - All uses of such an input after a matmul depend only on that matmul: matmuls of one group may
+//!   be launched one after the other.
 use super::liveness::{LiveRange, root};
 use crate::{
     analysis::{cost_model::CostModel, depthwise::walks_planes, query::used_in_step},

@@ -10,7 +10,7 @@ pub(super) struct LiveRange {
     pub(super) last: usize,
 }
 
-/// The buffer behind a view, through views of views.
+/// The buffer under a view, through views of views.
 pub(super) fn root(host: &Function, mut buffer: Value) -> Value {
     while let Some(inst) = host.defining(buffer).filter(|&i| host.kind_of(i) == OpKind::View) {
         buffer = host.operands(inst)[0];

@@ -109,7 +109,7 @@ impl<'f> Planner<'f> {
         symbols(value).iter().all(|symbol| known.contains(symbol) || !late.contains(symbol))
     }
 
-    /// The value of the block behind views and updates in place.
+    /// The value of the block under views and updates in place.
     pub(super) fn looked_at(&self, block: Block, mut value: Value) -> Value {
         loop {
             let inst = self.source.defining(value).filter(|inst| self.source.insts(block).contains(inst));

@@ -28,7 +28,7 @@ pub(super) struct Rematerialization {
     value: Value,
     /// The tensor it is computed from: in its group, and outside.
     base: (Value, Value),
-    /// Readers that recompute it, each with the readers right behind it.
+    /// Readers that recompute it, each with the readers right after it.
     readers: Vec<Vec<Inst>>,
     /// True if these are all readers, so that its group need not store it.
     is_dropped: bool,
@@ -80,7 +80,7 @@ fn of_result(
         }
         before = Some(position);
     }
-    // Readers right behind the group use the stored value; the group may drop it only if there are
+    // Readers right after the group use the stored value; the group may drop it only if there are
     // none.
     let is_dropped =
         readers.len() == 1 && at.iter().all(|&position| position <= until) && function.defining(base.1) == Some(group);

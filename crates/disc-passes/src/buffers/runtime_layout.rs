@@ -1,7 +1,7 @@
 //! Lays the arena out in each call, from its sizes: the op `layout_arena`.
 //!
 //! A layout for all sizes is tight only where facts order the sizes. No fact orders the square of a
-//! length and the rest that strides leave of it, so a static layout puts one behind the other
+//! length and the rest that strides leave of it, so a static layout puts one after the other
 //! although they are never live together. Here only the overlaps of live ranges are known at
 //! compile time; each call finds the offsets, in some nanoseconds per allocation. It is taken where
 //! it saves memory at the sample sizes. See docs/adr/0007-layouts-of-a-call.md.
@@ -197,7 +197,7 @@ impl Placed {
         self.met.iter().enumerate().all(|(part, met)| met.len() == part)
     }
 
-    /// The offsets of allocations one behind the other, and the end of the last.
+    /// The offsets of allocations one after the other, and the end of the last.
     fn stacked(&self) -> (Vec<Dim>, Dim) {
         let mut end = Dim::constant(0);
         let behind = |chain: &Chain| {

@@ -54,7 +54,7 @@ struct Scheduler<'f> {
     /// For each op, the number of ops that it waits for, and the ops that wait for it.
     waits: Vec<usize>,
     waiting: Vec<Vec<usize>>,
-    /// The memory that each op reads: values of the block, behind views.
+    /// The memory that each op reads: values of the block, under views.
     reads: Vec<BTreeSet<Value>>,
     /// The number of ops that still read a result of the block.
     readers: HashMap<Value, usize>,

@@ -3,7 +3,7 @@
 //! Slots hold one allocation at a time, so two small ones never share the room of a large one. Here
 //! each frame and each output is one slot, and an allocation begins at the start of the slot or at
 //! the end of another one, at the first place that is free during its live range. Overlaps are
-//! decided by proof; an allocation for which nothing is proved goes behind all that are live with
+//! decided by proof; an allocation for which nothing is proved goes after all that are live with
 //! it.
 //!
 //! Invariants:

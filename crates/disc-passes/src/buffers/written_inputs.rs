@@ -3,12 +3,11 @@
 //! The planner first computes each such result in memory of its own, and copies it to the input at
 //! the end of the program: an error on the way leaves the input as it was. Then the memory of a
 //! result and of its input become one, if nobody can tell: a group that updates a part of the input
-//! writes that part alone, and one that computes each position from the same position overwrites
-//! it.
+//! writes only that part, and one that computes each position from the same position overwrites it.
 //!
 //! Invariants:
-//! - From the first write to an input on, its old value is read by the group that writes alone, and
-//!   each position before it is written.
+//! - From the first write to an input on, only the group that writes reads its old value, and each
+//!   position before it is written.
 //! - An input is first written after the last check of a size or of an assertion.
 //! - Of several stores, each reads what the inputs held before the first.
 use super::{
@@ -61,7 +60,7 @@ pub(super) fn merge(host: &mut Function, solver: &Arc<Solver>) -> Result<(), Dia
         return Ok(());
     }
     name_views_once(host, solver)?;
-    // A merge may make others possible, but rarely: they are looked for behind it, then in all.
+    // A merge may make others possible, but rarely: the search goes on after it, then over all.
     let (mut from, mut has_merged) = (0, false);
     loop {
         let Some((at, found)) = find(host, solver, from) else {
@@ -89,7 +88,7 @@ struct Merge {
     input: Value,
 }
 
-/// Returns the first merge of a group that is at this position of the host program or behind it,
+/// Returns the first merge of a group that is at this position of the host program or after it,
 /// with the group's position.
 fn find(host: &Function, solver: &Solver, from: usize) -> Option<(usize, Merge)> {
     let (written, accesses) = (written(host), Accesses::of(host));
@@ -256,7 +255,7 @@ fn view_of(host: &mut Function, input: Value, like: Value, solver: &Arc<Solver>)
             && host.operands(inst)[0] == input
             && host.ty(host.result(inst)).shaped() == Some(&tensor)
     };
-    // Those at the start are in front of the first group.
+    // Those at the start are before the first group.
     let start = host.insts(body).iter().copied().take_while(|&inst| is_start(host, inst));
     if let Some(known) = start.into_iter().find(is_it) {
         return Ok(host.result(known));

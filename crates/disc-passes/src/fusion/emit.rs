@@ -119,7 +119,7 @@ impl Plan<'_> {
     }
 
     /// The positions by which nodes are wanted: their own, or that of an earlier node which needs
-    /// them. A group may have a last op far behind the others.
+    /// them. A group may have a last op far after the others.
     fn wanted_by(&self, needs: &[HashSet<usize>], needed_by: &[Vec<usize>]) -> Vec<usize> {
         let mut positions: Vec<usize> = self.nodes.iter().map(|node| node.position).collect();
         let mut waits: Vec<usize> = needed_by.iter().map(Vec::len).collect();

@@ -1,4 +1,4 @@
-//! Takes elementwise ops behind a matmul into its group as epilogue, and conversions of its
+//! Takes elementwise ops after a matmul into its group as epilogue, and conversions of its
 //! operands.
 use super::{
     grouping::Grouping,

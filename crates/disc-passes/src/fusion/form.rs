@@ -6,8 +6,7 @@
 //! computed where they are read, if that repeats no costly work. A *scan* group is a pointwise
 //! group over the shape of its one scan.
 //!
-//! Invariant: the decision depends on types and facts alone, and on the set, not on the order of
-//! merging.
+//! Invariant: the decision depends only on types, facts and the set, not on the order of merging.
 use super::{
     duplication::computations,
     hoisting::{HoistLevel, MOST_SHARED, costs_something, hoist_level, may_fail, rows_of},

@@ -165,14 +165,14 @@ impl Product {
     }
 }
 
-/// The value behind reshapes, and behind conversions if they count.
+/// The value under reshapes, and under conversions if they count.
 fn reshaped(function: &Function, value: Value, converts: bool) -> Value {
     let conversion = || function.made_by(value, OpKind::Convert).filter(|_| converts);
     let made = function.made_by(value, OpKind::Reshape).or_else(conversion);
     made.map_or(value, |inst| reshaped(function, function.operands(inst)[0], converts))
 }
 
-/// The value behind broadcasts, reshapes and conversions, which read the same memory.
+/// The value under broadcasts, reshapes and conversions, which read the same memory.
 fn stored(function: &Function, value: Value) -> Value {
     let kinds = [OpKind::BroadcastInDim, OpKind::Reshape, OpKind::Convert];
     let made = function.defining(value).filter(|&inst| kinds.contains(&function.kind_of(inst)));

@@ -2,9 +2,9 @@
 //! transposed convolution are.
 //!
 //! On its own, that group would read all results from memory, as much as it writes. Fused, a matmul
-//! stores each block at its place, and elementwise ops behind the interleaving join the epilogue.
-//! If a group of another kind interleaves the results, such as a norm, the interleaving is split
-//! off it first.
+//! stores each block at its place, and elementwise ops after the interleaving join the epilogue. If
+//! a group of another kind interleaves the results, such as a norm, the interleaving is split off
+//! it first.
 //!
 //! Invariants:
 //! - Each element of the interleaved value is one element of one matmul, and nothing else reads
@@ -197,7 +197,7 @@ fn depends_on_product(function: &Function, inst: Inst) -> bool {
     false
 }
 
-/// Returns true if a transpose puts each phase dimension behind the one of its elements, and keeps
+/// Returns true if a transpose puts each phase dimension after the one of its elements, and keeps
 /// batch and features.
 fn interleaves(function: &Function, inst: Inst) -> bool {
     let axes = function.axes(inst, "dims");

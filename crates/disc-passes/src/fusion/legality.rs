@@ -180,7 +180,7 @@ fn are_many_times(function: &Function, solver: &Solver, reshape: Inst, axes: &[u
 /// Masks and positions computed by more ops than this are stored.
 const MOST_COUNTED: usize = 6;
 
-/// The number of cheap ops that compute a value from iotas and constants alone; `None` if there are
+/// The number of cheap ops that compute a value only from iotas and constants; `None` if there are
 /// more than `most` or if it reads memory.
 fn is_counted(function: &Function, roles: &HashMap<Inst, Role>, inst: Inst, most: usize) -> Option<usize> {
     match function.kind_of(inst) {

@@ -17,7 +17,7 @@ pub(super) const MOST_BESIDE: usize = 10;
 
 /// The memory of a group that may be merged side by side.
 pub(super) struct GroupMemory {
-    /// The values that it reads and returns, behind views.
+    /// The values that it reads and returns, under views.
     pub(super) tensors: HashSet<Value>,
     /// True if all that it reads is given.
     reads_given: bool,
@@ -42,7 +42,7 @@ impl Grouping<'_> {
     }
 
     /// Takes conversions of a scan's result to a narrower type into its group, which then stores
-    /// that type: a pointwise or reduction group behind it would read the wide one from memory.
+    /// that type: a pointwise or reduction group after it would read the wide one from memory.
     pub(super) fn absorb_narrowings(&mut self, cx: &mut PassCx) {
         for i in 0..self.insts.len() {
             let &[user] = &self.users[i][..] else { continue };

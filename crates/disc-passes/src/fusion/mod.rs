@@ -12,12 +12,12 @@
 //!   them;
 //! - *standalone* with a scan: the scan and pointwise ops over its shape before and after it; other
 //!   ops
-//!   with a schedule of their own stay alone;
+//!   with a schedule of their own are not fused;
 //! - *pointwise*: elementwise ops and data movement over one space.
 //!
 //! [`form`] decides if a set of ops is a pointwise group or a reduction. By its cost model, costly
 //! ops are computed once for each of their elements (or once per row), and all others where they
-//! are read. Outputs transposed behind a reduction get their order from [`output_order`]; values
+//! are read. Outputs transposed after a reduction get their order from [`output_order`]; values
 //! that a row reads at other positions may be computed a line at a time ([`line_buffers`]);
 //! [`duplication`] bounds the code of ops that are computed at several positions; [`live_products`]
 //! keeps groups apart that would need several matmuls in memory at once. Then independent groups

@@ -90,7 +90,7 @@ fn variant(entry: &Function, number: usize, facts: Vec<Fact>) -> Option<Function
     Some(variant)
 }
 
-/// A function alone, after the remaining steps up to fusion.
+/// A module of one function, after the remaining steps up to fusion.
 fn fused(module: &Module, function: &Function, cx: &PassCx) -> Option<Module> {
     let mut function = function.clone();
     function.variant_of = None;

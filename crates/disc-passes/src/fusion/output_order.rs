@@ -1,7 +1,7 @@
 //! Finds outputs whose rows are stored in another order than the rows are walked in: a norm
 //! followed by a transpose of its heads.
 //!
-//! An output with the sizes of the space in order has its positions by type. Behind a transpose it
+//! An output with the sizes of the space in order has its positions by type. After a transpose it
 //! has them in another order, or in the same one if some sizes are equal: then its order is the one
 //! in which it reads its own rows of the reductions.
 //!

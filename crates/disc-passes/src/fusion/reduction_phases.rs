@@ -166,7 +166,7 @@ impl Phases {
         self.walks.get(&output).copied().filter(|&walk| walk < self.last)
     }
 
-    /// Returns true if an early output is computed from inputs alone, and only outputs of this kind
+    /// Returns true if an early output is computed only from inputs, and only outputs of this kind
     /// use it.
     pub fn is_apart(&self, output: Value) -> bool {
         self.apart.contains(&output)

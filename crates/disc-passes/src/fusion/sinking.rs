@@ -7,7 +7,7 @@
 //! - The group that takes the op already reads the operand, and the one that loses it stores
 //!   nothing new. So no cycle arises: other operands of the op come from before its old group,
 //!   which the new group depends on anyway.
-//! - The op sinks alone: ops behind it in its group would have to be stored.
+//! - Only the op sinks: ops after it in its group would have to be stored.
 use super::{
     grouping::Grouping,
     layout::Layout,

@@ -123,7 +123,7 @@ pub fn map_of(solver: &Solver, space: &[Dim], axes: &[usize], shape: &[Dim]) -> 
     regroup(solver, space, axes, shape).map(|shape| map_along(&shape))
 }
 
-/// The axes of a map in order; `None` if it does not consist of axes alone.
+/// The axes of a map in order; `None` if it does not consist only of axes.
 pub fn axes_of(map: &[Follows]) -> Option<Vec<usize>> {
     let mut found = Vec::new();
     for follows in map {

@@ -1,9 +1,9 @@
 //! Removes reshapes and transposes between ops that could be one kernel.
 //!
-//! A reshape costs nothing itself, but nothing fuses across it. If it only undoes an earlier one in
-//! front of elementwise ops or a matmul, both are removed, and these ops are computed on the
-//! original shape. Elementwise ops between a matmul and a movement that it can read through trade
-//! places with the movement.
+//! A reshape costs nothing itself, but nothing fuses across it. If it only undoes an earlier one
+//! before elementwise ops or a matmul, both are removed, and these ops are computed on the original
+//! shape. Elementwise ops between a matmul and a movement that it can read through trade places
+//! with the movement.
 //!
 //! Invariant: nothing is computed twice: an op that gets another shape has no other use.
 use super::{arithmetic::operands, movement::unit_map};
@@ -150,7 +150,7 @@ fn regrouped_dot(rw: &mut Rewriter<'_>, inst: Inst, dims: &[Dim]) -> Option<Valu
     rw.build(|b| b.op(OpKind::DotGeneral).operands(&[left, right]).attrs(attrs).value())
 }
 
-/// Moves an elementwise op in front of a transpose: a matmul reads through transposes, and a scale
+/// Moves an elementwise op before a transpose: a matmul reads through transposes, and a scale
 /// belongs to the matmul before it.
 fn behind(rw: &mut Rewriter<'_>, inst: Inst, side: usize) -> Option<Value> {
     let mut values: [Value; 2] = operands(rw, inst);

@@ -211,7 +211,7 @@ impl Rewriter<'_> {
         self.error.take().map_or(Ok(()), Err)
     }
 
-    /// Adds ops in front of the current one.
+    /// Adds ops before the current one.
     pub(crate) fn build(&mut self, make: impl FnOnce(&mut Builder<'_>) -> Result<Value, Diagnostic>) -> Option<Value> {
         let first = self.f.insts(self.block).len();
         let mut builder = Builder::at(self.f, self.block, Arc::clone(&self.solver));

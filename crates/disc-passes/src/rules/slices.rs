@@ -1,4 +1,4 @@
-//! Moves slices in front of ops that compute more than is sliced: leading elements of a result are
+//! Moves slices before ops that compute more than is sliced: leading elements of a result are
 //! computed from leading elements of the operands.
 //!
 //! Only if nothing else reads the result, so that nothing is computed twice; and only for slices

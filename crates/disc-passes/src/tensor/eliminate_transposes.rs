@@ -1,11 +1,11 @@
 //! Eliminates transposes whose consumers are reductions, gathers or transposes:
 //! `sum(exp(transpose(x)))` sums in the layout of `x`.
 //!
-//! A *region* is the set of elementwise ops, slices and concatenations behind a transpose, up to
-//! the ops that end it: reductions, gathers of single elements, and transposes. If no other op
-//! needs a value of the region, it is computed in the layout of the transpose's operand; its
-//! reductions and gathers get other dimension numbers, and its final transposes cancel or merge
-//! with the first one. A region that another op needs stays, since its transpose would only move.
+//! A *region* is the set of elementwise ops, slices and concatenations after a transpose, up to the
+//! ops that end it: reductions, gathers of single elements, and transposes. If no other op needs a
+//! value of the region, it is computed in the layout of the transpose's operand; its reductions and
+//! gathers get other dimension numbers, and its final transposes cancel or merge with the first
+//! one. A region that another op needs stays, since its transpose would only move.
 //!
 //! Invariant: a reduction that depends on the order of its elements keeps that order.
 mod region;
@@ -19,7 +19,7 @@ use disc_ir::{Attr, Block, Builder, Diagnostic, Function, FunctionKind, Inst, Mo
 use region::{Ends, Region};
 use std::{collections::HashMap, sync::Arc};
 
-/// Computes regions behind transposes in the layout of the operand.
+/// Computes regions after transposes in the layout of the operand.
 pub static PASS: PassDef = PassDef {
     name: "eliminate-transposes",
     doc: "Eliminates transposes whose consumers are reductions, gathers or transposes, by computing the ops in between in \

@@ -64,7 +64,8 @@ fn known(rw: &Rewriter<'_>, inst: Inst) -> Option<Literal> {
     Some(literal(&evaluate(f, inst, splats)?))
 }
 
-/// Runs a function of the op and its operands alone; on single elements if all operands are splats.
+/// Runs a function that depends only on the op and its operands; on single elements if all operands
+/// are splats.
 fn evaluate(from: &Function, inst: Inst, on_one: bool) -> Option<Tensor> {
     let mut function = Function::new("known", FunctionKind::Func);
     let body = function.body;

@@ -2,7 +2,7 @@
 //!
 //! The sizes of a call are known at its start. A condition that every call needs becomes a fact,
 //! which the entry checks first and later passes rely on. A condition of a region, which a call may
-//! never run, becomes an assertion in front of the op.
+//! never run, becomes an assertion before the op.
 //!
 //! Invariant: afterwards the facts or an earlier assertion prove every condition of every op.
 use crate::pass::{PassCx, PassDef};

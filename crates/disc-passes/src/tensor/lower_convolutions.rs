@@ -179,7 +179,7 @@ fn order(rw: &Rewriter<'_>, inst: Inst, side: &str) -> Vec<usize> {
     first.into_iter().chain(rw.f.axes(inst, &format!("{side}_spatial_dimensions"))).collect()
 }
 
-/// Returns true if input and output have batch and features first.
+/// Returns true if input and output are channels first.
 fn is_plain(rw: &Rewriter<'_>, inst: Inst) -> bool {
     ["input", "output"].iter().all(|side| order(rw, inst, side).is_sorted())
 }

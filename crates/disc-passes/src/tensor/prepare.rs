@@ -7,8 +7,8 @@
 //! Invariants:
 //! - A moved value depends on a weight (others are folded), and takes not much more memory than the
 //!   weights it is made from (rows of f32 that were halves up to three times).
-//! - Values that cost nothing at their use stay: broadcasts, reshapes, constants, conversions in
-//!   front of packed matmuls, slices of padded rows.
+//! - Values that cost nothing at their use stay: broadcasts, reshapes, constants, conversions
+//!   before packed matmuls, slices of padded rows.
 //! - Values of a region move too, although it may run never or often.
 //! - Entries that need the same value share it.
 use crate::{
@@ -214,7 +214,7 @@ fn read_in_panels(function: &Function) -> HashSet<Value> {
     read
 }
 
-/// Returns true if an op widens a type or dequantises, in front of matmuls only.
+/// Returns true if an op widens a type or dequantises, only before matmuls.
 fn is_read(function: &Function, inst: Inst, read: &HashSet<Value>) -> bool {
     let dtype = |value: Value| function.ty(value).dtype();
     let widens = |result: Value| dtype(result).holds(dtype(function.operands(inst)[0]));

@@ -15,7 +15,7 @@
 //! of ONNX Runtime's and of torchao's quantised linear layers.
 //!
 //! Invariants: without the option nothing changes; weights that are stored as narrow already stay;
-//! the narrow form depends on weights alone, so that the pass `prepare` makes it when weights are
+//! the narrow form depends only on weights, so that the pass `prepare` makes it when weights are
 //! loaded.
 use crate::{
     analysis::{call_invariant::CallInvariant, cost_model::CostModel, query::Query},

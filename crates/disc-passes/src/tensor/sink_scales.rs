@@ -1,5 +1,5 @@
-//! Sinks the scales of a quantised matrix behind the matmul: `x @ (f32(q) * s)` becomes `(x @
-//! f32(q)) * s`.
+//! Sinks the scales of a quantised matrix after the matmul: `x @ (f32(q) * s)` becomes
+//! `(x @ f32(q)) * s`.
 //!
 //! The matmul then reads the stored integers; otherwise each call would widen the matrix to f32, or
 //! the wide form would be stored.

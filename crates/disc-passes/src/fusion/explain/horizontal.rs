@@ -90,7 +90,7 @@ fn is_along(layout: &Layout) -> bool {
     layout.reduced.last().is_none_or(|&last| last + 1 == layout.space.len())
 }
 
-/// The tensors in memory that a group reads, behind views; neither weights nor scalars.
+/// The tensors in memory that a group reads, under views; neither weights nor scalars.
 fn tensors(function: &Function, group: Inst) -> Vec<Value> {
     let roots = function.operands(group).iter().map(|&operand| memory(function, operand));
     roots.filter(|&value| !function.shape(value).is_empty() && function.made_by(value, OpKind::Weight).is_none()).collect()
@@ -102,7 +102,7 @@ fn tensors_of(function: &Function, group: Inst) -> HashSet<Value> {
     read.chain(function.results_of(group).iter().copied()).collect()
 }
 
-/// The value behind views.
+/// The value under views.
 fn memory(function: &Function, value: Value) -> Value {
     match function.made_by(value, OpKind::Reshape) {
         Some(view) => memory(function, function.operands(view)[0]),

@@ -1,4 +1,4 @@
-//! Finds the ops of a region behind a transpose, and decides if all its users allow another layout.
+//! Finds the ops of a region after a transpose, and decides if all its users allow another layout.
 use super::sorted;
 use crate::analysis::query::{Query, picks_rows};
 use disc_ir::{

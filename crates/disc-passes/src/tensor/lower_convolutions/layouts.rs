@@ -1,8 +1,8 @@
 //! Normalises convolutions whose features are not the second dimension, such as features-last.
 //!
-//! Windows of one element over features-last tensors are a matmul of the input itself. Other
-//! convolutions are rewritten features-first, between transposes of input and result. The
-//! transposes sink behind elementwise ops, so that those between two convolutions cancel.
+//! Windows of one element over channels-last tensors are a matmul of the input itself. Other
+//! convolutions are rewritten to channels first, between transposes of input and result. The
+//! transposes sink after elementwise ops, so that those between two convolutions cancel.
 //!
 //! Invariant: only transposes that were made here are moved.
 use super::{kernel_axes, order};
@@ -94,7 +94,7 @@ fn broadcast_in_order(rw: &mut Rewriter<'_>, wide: Value, turn: &[usize]) -> Opt
     rw.broadcast(x, &axes, dims)
 }
 
-/// A convolution with windows of one element and features last on both sides, as a matmul of the
+/// A convolution with windows of one element and channels last on both sides, as a matmul of the
 /// input with the kernel.
 fn as_product(rw: &mut Rewriter<'_>, inst: Inst) -> Option<Value> {
     let [input, kernel] = rw.f.operands(inst)[..] else { return None };
@@ -129,7 +129,7 @@ mod tests {
         testing::after_all,
     };
 
-    /// A convolution with features last, for an input of this shape.
+    /// A convolution with channels last, for an input of this shape.
     fn last(name: &str, x: &str, [k, o]: [i64; 2], from: &str, to: &str) -> String {
         let p = (k - 1) / 2;
         format!(

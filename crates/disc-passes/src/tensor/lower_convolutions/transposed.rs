@@ -158,7 +158,7 @@ impl Whole {
     }
 
     /// The kernel elements that a run reads along dimension `axis` of the given size, with a
-    /// dimension of phases behind it.
+    /// dimension of phases after it.
     fn every(&self, rw: &mut Rewriter<'_>, kernel: Value, axis: usize, size: i64, run: &Run) -> Option<Value> {
         // From the end: phase `p` reads `first + p`, `first + p + step`, ...
         let low = size - 1 - (run.first + run.phases - 1) - (run.taps - 1) * run.step;

@@ -69,7 +69,7 @@ fn is_view(rw: &Rewriter<'_>, inst: Inst) -> bool {
     }
 }
 
-/// The value behind the views of an operand.
+/// The value under the views of an operand.
 fn read_from(rw: &Rewriter<'_>, mut value: Value) -> Value {
     while let Some(inst) = rw.f.defining(value).filter(|&inst| is_view(rw, inst)) {
         value = rw.f.operands(inst)[0];
