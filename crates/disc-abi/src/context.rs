@@ -138,9 +138,9 @@ pub struct Runtime {
 
     /// Runs all `units` of a kernel and returns when they are done. `units <= 0` does nothing.
     /// `cost` estimates the nanoseconds of the whole launch on one thread and decides, with the
-    /// session's limit, how many threads take part; no result depends on it. `args` may live on the
+    /// session's limit, how many threads take part; no result depends on it. `args` may be on the
     /// caller's stack. Returns [`STATUS_OK`] or a nonzero status (recorded), which the entry
-    /// returns. Called by a kernel (nested) it runs on that thread alone, records nothing, and
+    /// returns. Called by a kernel (nested) it runs only on that thread, records nothing, and
     /// returns the status for the kernel to return; values that the inner kernel left are lost.
     pub launch: unsafe extern "C" fn(
         ctx: *mut Context,
@@ -179,8 +179,8 @@ pub struct Runtime {
         offsets: *mut i64,
     ) -> i64,
 
-    /// Runs a grid kernel, number `kernel` of those of the module, behind all launches before it;
-    /// it may still run when this returns. `args` are `words` words, which are only read during the
+    /// Runs a GPU kernel, number `kernel` of those of the module, after all earlier launches; it
+    /// may still run when this returns. `args` are `words` words, which are only read during the
     /// call. The status is that of `launch`. For entries only, not for kernels.
     pub launch_grid:
         unsafe extern "C" fn(ctx: *mut Context, kernel: u32, args: *const u64, words: u32, grid: *const GridLaunch) -> i32,
@@ -190,7 +190,7 @@ pub struct Runtime {
     /// entries only, not for kernels.
     pub fetch: unsafe extern "C" fn(ctx: *mut Context, words: *mut u64, sizes: *const i64, n: u32) -> i32,
 
-    /// Offers a GEMM to a library of the device, behind all launches before it, and writes
+    /// Offers a GEMM to a library of the device, after all earlier launches, and writes
     /// [`LibraryGemm::is_taken`]. The same sizes, strides and alignment of memory have the same
     /// answer in each call, unless the library fails. The status is that of `launch`. For entries
     /// only, not for kernels.
@@ -217,7 +217,7 @@ pub struct Gemm {
     /// Strides in elements: of `left` between rows and between columns, of `right` between rows and
     /// between columns.
     pub strides: [i64; 4],
-    /// Width of the panels `[panel][l][j]` that `right` is packed in, zero-padded behind its last
+    /// Width of the panels `[panel][l][j]` that `right` is packed in, zero-padded after its last
     /// column; the strides of `right` are then unused. 0: not packed.
     pub panel: i64,
     pub left: *const u8,

@@ -8,8 +8,8 @@ use crate::DType;
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LibraryConvolution {
-    /// Written by the runtime: 1 if a library computes the result, behind all launches before it;
-    /// 0 if the kernels of the group have to.
+    /// Written by the runtime: 1 if a library computes the result, after all earlier launches; 0 if
+    /// the kernels of the group have to.
     pub is_taken: u64,
     /// Code of the [`DType`] of input and filter: f32, f16 or bf16.
     pub dtype: u64,
@@ -34,9 +34,9 @@ pub struct LibraryConvolution {
     pub window_strides: [i64; 2],
     /// Elements of the input between neighbours of a window.
     pub dilations: [i64; 2],
-    /// Zeros in front of the input.
+    /// Zeros before the input.
     pub padding_low: [i64; 2],
-    /// Zeros behind it.
+    /// Zeros after it.
     pub padding_high: [i64; 2],
     /// Groups of features: those of the result in one read the input's in the same one.
     pub groups: i64,
@@ -44,7 +44,7 @@ pub struct LibraryConvolution {
     pub activation: u64,
     /// [`LIBRARY_TF32`](crate::LIBRARY_TF32).
     pub flags: u64,
-    /// The number of the first grid kernel that computes it otherwise, for profiles.
+    /// The number of the first GPU kernel that computes it otherwise, for profiles.
     pub kernel: u64,
     pub input: *const u8,
     pub filter: *const u8,

@@ -7,8 +7,8 @@ use crate::DType;
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LibraryGemm {
-    /// Written by the runtime: 1 if a library computes the result, behind all launches before it;
-    /// 0 if the kernels of the group have to.
+    /// Written by the runtime: 1 if a library computes the result, after all earlier launches; 0 if
+    /// the kernels of the group have to.
     pub is_taken: u64,
     /// Code of the [`DType`] of operands, bias and result: f32, f16 or bf16.
     pub dtype: u64,
@@ -25,7 +25,7 @@ pub struct LibraryGemm {
     pub activation: u64,
     /// [`LIBRARY_TF32`].
     pub flags: u64,
-    /// The number of the first grid kernel that computes it otherwise, for profiles.
+    /// The number of the first GPU kernel that computes it otherwise, for profiles.
     pub kernel: u64,
     pub left: *const u8,
     pub right: *const u8,
@@ -35,7 +35,7 @@ pub struct LibraryGemm {
     pub result: *mut u8,
 }
 
-/// Operands of f32 may be rounded to tf32, which has 10 bits behind the point.
+/// Operands of f32 may be rounded to tf32, which has 10 bits after the point.
 pub const LIBRARY_TF32: u64 = 1;
 
 /// A function of each sum, once the bias is added.

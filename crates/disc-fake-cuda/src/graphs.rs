@@ -8,7 +8,7 @@ use crate::{
 };
 use std::ffi::c_void;
 
-/// A graph that is being made: its nodes, each behind the one before.
+/// A graph that is being made: its nodes, each after the previous one.
 #[derive(Default)]
 pub(crate) struct Graph {
     nodes: Vec<(usize, Launch)>,

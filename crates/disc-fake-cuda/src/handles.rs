@@ -16,7 +16,7 @@ use std::{
     sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError},
 };
 
-/// Everything, behind one lock: the fake driver is not fast.
+/// Everything, under one lock: the fake driver is not fast.
 pub(crate) struct State {
     pub(crate) control: Control,
     pub(crate) is_started: bool,

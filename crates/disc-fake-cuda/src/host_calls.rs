@@ -63,7 +63,7 @@ impl State {
     }
 }
 
-/// Lets a stream run a function behind what it has to do. It may not call the driver.
+/// Lets a stream run a function after what it has to do. It may not call the driver.
 ///
 /// # Safety
 /// The function may be called once with `data`, on any thread.

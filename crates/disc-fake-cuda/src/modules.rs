@@ -1,4 +1,4 @@
-//! Implements modules: reads the text of a kernel that disc has written in front of its entry.
+//! Implements modules: reads the text of a kernel that disc has written before its entry.
 use crate::{
     driver::driver,
     handles::{State, pointer},
@@ -24,7 +24,7 @@ pub(crate) struct Module {
 pub(crate) struct Kernel {
     pub(crate) context: usize,
     pub(crate) kernels: Kernels,
-    /// All parameters, and those behind the words that disc gives to a launch.
+    /// All parameters, and those after the words that disc gives to a launch.
     pub(crate) parameters: usize,
     pub(crate) has_task_memory: bool,
     pub(crate) may_fail: bool,

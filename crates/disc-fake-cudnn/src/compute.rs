@@ -28,7 +28,7 @@ pub(crate) unsafe extern "C" fn run(data: *mut c_void, memory: *const DeviceMemo
     done.err().unwrap_or(0)
 }
 
-/// Rounds a number to 10 bits behind the point, towards 0.
+/// Rounds a number to 10 bits after the point, towards 0.
 fn tf32(value: f32) -> f32 {
     const DROPPED: u32 = (1 << 13) - 1;
     f32::from_bits(value.to_bits() & !DROPPED)

@@ -51,7 +51,7 @@ impl Kind {
         match self {
             // Mode, type of numbers, NaN propagation.
             Self::Pointwise => &[(0, 14), (1, 1), (2, 10)],
-            // Type of numbers, mode, dilations, strides, padding behind and in front, dimensions.
+            // Type of numbers, mode, dilations, strides, padding after and before, dimensions.
             Self::Convolution => &[(100, 1), (101, 7), (102, INT64), (103, INT64), (104, INT64), (105, INT64), (106, INT64)],
             Self::Engine | Self::EngineConfig => &[],
             // Mode, graph.

@@ -20,7 +20,7 @@ pub(crate) struct Tensor {
     pub(crate) is_virtual: bool,
 }
 
-/// A convolution, a bias and `max(x, 0)` behind it.
+/// A convolution, a bias and `max(x, 0)` after it.
 #[derive(Clone, Debug)]
 pub(crate) struct Graph {
     pub(crate) input: Tensor,

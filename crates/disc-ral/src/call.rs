@@ -45,7 +45,7 @@ pub(crate) struct Call<'a> {
     pub(crate) names: &'a KernelNames,
     pub(crate) entry: &'a EntryMeta,
     pub(crate) device: &'a Arc<dyn Device>,
-    /// The grid kernels of the module, on a device that is no CPU.
+    /// The GPU kernels of the module, on a device that is no CPU.
     pub(crate) kernels: Option<&'a Kernels>,
     pub(crate) weights: &'a WeightSet,
     /// Decides between kernels and a library for each GEMM; without it, kernels compute all.
@@ -410,7 +410,7 @@ impl Drop for Ending<'_> {
     }
 }
 
-/// Runs a launch by a kernel: on this thread alone, touching nothing of the call.
+/// Runs a launch by a kernel: only on this thread, touching nothing of the call.
 fn nested(launch: &Launch) -> i32 {
     // SAFETY: generated code keeps the contract of kernels.
     let run = || unsafe { cpu::launch_nested(launch) };

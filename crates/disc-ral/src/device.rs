@@ -3,7 +3,7 @@
 //!
 //! A device is shared by all sessions; a [`Queue`] is one session's access to it (on the CPU a
 //! thread limit and scratch, on a GPU a stream). Kernels are of two kinds: those of a CPU run by
-//! units of work ([`Queue::launch`]), those of a GPU on grids of threads, from an [`Image`] that
+//! units of work ([`Queue::launch`]), those of a GPU on a grid of threads, from an [`Image`] that
 //! the device has loaded. Invariant: a queue is used by one thread at a time.
 
 use crate::error::{AllocError, Error, code};
@@ -75,8 +75,7 @@ pub trait Device: Send + Sync {
         Ok(())
     }
 
-    /// Loads kernels that run on grids of threads. The result is for launches on queues of this
-    /// device.
+    /// Loads GPU kernels. The result is for launches on queues of this device.
     ///
     /// # Errors
     /// A device that runs none, or kernels for another one.
@@ -85,10 +84,10 @@ pub trait Device: Send + Sync {
     }
 }
 
-/// Grid kernels that a device has loaded.
+/// GPU kernels that a device has loaded.
 pub type Kernels = Arc<dyn Any + Send + Sync>;
 
-/// Grid kernels of a module, in a form that the devices of a target load.
+/// GPU kernels of a module, in a form that the devices of a target load.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Image {
     /// The target that they were made for, such as `simt:sm_90`.
@@ -119,8 +118,8 @@ pub trait Queue: Send {
     /// arguments.
     ///
     /// # Errors
-    /// The fault of a unit, no memory for scratch, too many units, or a device that only runs grids
-    /// of threads.
+    /// The fault of a unit, no memory for scratch, too many units, or a device that runs only GPU
+    /// kernels.
     unsafe fn launch(&mut self, launch: &Launch) -> Result<Threads, LaunchFailure> {
         let units = launch.units;
         Err(LaunchFailure::Device(format!("a launch of {units} units on a device that runs grids of threads alone")))
@@ -132,20 +131,20 @@ pub trait Queue: Send {
     /// Both ranges are valid for `bytes`.
     unsafe fn copy(&mut self, to: *mut u8, from: *const u8, bytes: usize) -> Result<(), LaunchFailure>;
 
-    /// Runs a kernel on a grid of threads, behind everything that was launched before. It may
-    /// still run when this returns; `args` is no longer read then.
+    /// Runs a kernel on a grid of threads, after everything that was launched before. It may still
+    /// run when this returns; `args` is no longer read then.
     ///
     /// # Safety
     /// The kernels are of this device, and keep their contract for these arguments.
     ///
     /// # Errors
-    /// A device that runs no grids, or a launch that it refuses.
+    /// A device that runs no GPU kernels, or a launch that it refuses.
     unsafe fn launch_grid(&mut self, kernels: &Kernels, launch: &GridCall<'_>) -> Result<(), LaunchFailure> {
         let _ = kernels;
         Err(LaunchFailure::Device(format!("a grid of {} blocks on a device that runs none", launch.grid.blocks)))
     }
 
-    /// Offers a matmul to the library of the device, behind everything that was launched before.
+    /// Offers a matmul to the library of the device, after everything that was launched before.
     /// Returns true if the library computes it; else nothing is written.
     ///
     /// # Safety
@@ -170,7 +169,7 @@ pub trait Queue: Send {
         Ok(false)
     }
 
-    /// Copies from memory of the host to memory of the device, behind everything that was launched
+    /// Copies from memory of the host to memory of the device, after everything that was launched
     /// before; the host's memory is no longer read when this returns.
     ///
     /// # Safety
@@ -180,7 +179,7 @@ pub trait Queue: Send {
         unsafe { self.copy(to, from, bytes) }
     }
 
-    /// Copies from memory of the device to memory of the host, behind everything that was launched
+    /// Copies from memory of the device to memory of the host, after everything that was launched
     /// before, and waits for it.
     ///
     /// # Safety
@@ -194,8 +193,8 @@ pub trait Queue: Send {
         unsafe { self.copy(to, from, bytes) }
     }
 
-    /// Replaces addresses of scalars in memory of the device by their values, behind everything
-    /// that was launched before, and waits for it.
+    /// Replaces addresses of scalars in memory of the device by their values, after everything that
+    /// was launched before, and waits for it.
     ///
     /// # Safety
     /// Each word is the address of a scalar of so many bytes, from 1 to 8.
@@ -227,8 +226,8 @@ pub trait Queue: Send {
         Ok(())
     }
 
-    /// Ends a call: its results are there for what is launched on the queue behind it. A device
-    /// that runs beside the host need not wait.
+    /// Ends a call: its results are there for what is launched on the queue after it. A device that
+    /// runs beside the host need not wait.
     ///
     /// # Errors
     /// A failure of a launch that is known by now.
@@ -245,7 +244,7 @@ pub trait Queue: Send {
         Ok(())
     }
 
-    /// Lets everything from now on go to a stream of the caller, behind what was launched before;
+    /// Lets everything from now on go to a stream of the caller, after what was launched before;
     /// `None`: to the queue's own. A device without streams ignores it.
     fn use_stream(&mut self, stream: Option<usize>) {
         let _ = stream;

@@ -93,7 +93,7 @@ impl Code {
         self.table.map(|table| unsafe { table.add(number as usize).read() })
     }
 
-    /// Adds the grid kernels that the entries launch.
+    /// Adds the GPU kernels that the entries launch.
     pub fn with_image(mut self, image: Image) -> Self {
         self.names.grids.clone_from(&image.kernels);
         self.image = Some(image);

@@ -18,7 +18,7 @@ pub(crate) struct KernelNames {
     /// As [`ModuleMeta::lines`].
     lines: HashMap<String, Arc<[String]>>,
     known: Mutex<HashMap<usize, Known>>,
-    /// The names of grid kernels, by number.
+    /// The names of GPU kernels, by number.
     pub(crate) grids: Vec<Arc<str>>,
 }
 
@@ -44,7 +44,7 @@ impl KernelNames {
         self.library.as_ref()
     }
 
-    /// Returns the handle under which a grid kernel is known here. It is no address of code: these
+    /// Returns the handle under which a GPU kernel is known here. It is no address of code: these
     /// have high addresses.
     pub(crate) fn handle_of_grid(number: u32) -> KernelHandle {
         let word = ptr::without_provenance_mut(number as usize + 1);

@@ -21,7 +21,7 @@ pub struct ModuleMeta {
     pub blobs: Vec<BlobMeta>,
     /// Symbols of the `prepare` entries, run in this order.
     pub prepare: Vec<String>,
-    /// The grid kernels that the entries launch, in the order of their numbers.
+    /// The GPU kernels that the entries launch, in the order of their numbers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub grids: Vec<String>,
     /// Source sites: number `n` of generated code is `sites[n - 1]`.

@@ -58,9 +58,9 @@ impl SessionState {
         self.queue.limit_threads(threads);
     }
 
-    /// Runs the calls from now on in a stream of the caller, in the driver's form, behind the calls
-    /// before; `None`: in the session's own. The stream lives as long as the session uses it. A
-    /// device without streams ignores it.
+    /// Runs the calls from now on in a stream of the caller, in the driver's form, after the
+    /// earlier calls; `None`: in the session's own. The stream lives as long as the session uses
+    /// it. A device without streams ignores it.
     pub fn use_stream(&mut self, stream: Option<usize>) {
         self.queue.use_stream(stream);
     }

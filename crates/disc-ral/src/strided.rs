@@ -1,4 +1,4 @@
-//! Copies strided tensors to contiguous memory, for code that reads contiguous ones alone.
+//! Copies strided tensors to contiguous memory, for code that reads only contiguous ones.
 
 use crate::{
     bind::check_overlaps,

@@ -1,4 +1,5 @@
-//! Writes entries of caches: files of this user alone, under another name until they are complete.
+//! Writes entries of caches: files that only this user may read, under another name until they are
+//! complete.
 //!
 //! Invariant: an entry appears whole or not at all, whoever else writes it, in any number of
 //! processes on any number of machines.

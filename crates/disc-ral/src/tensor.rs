@@ -74,8 +74,8 @@ impl<'a> TensorRef<'a> {
         self.device
     }
 
-    /// Returns the addresses from the first byte of its elements to behind the last one; `None` if
-    /// it has no elements, or sizes that no memory holds.
+    /// Returns the addresses from the first byte of its elements to the one after the last; `None`
+    /// if it has no elements, or sizes that no memory holds.
     pub fn addresses(&self) -> Option<Range<i128>> {
         let size = self.dtype.size() as i128;
         if self.sizes.iter().any(|&size| size <= 0) {

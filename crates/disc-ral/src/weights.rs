@@ -121,8 +121,8 @@ enum Memory {
     Borrowed(Prepared),
 }
 
-// SAFETY: the memory is written to by `prepare` entries alone, which have run when somebody else
-// gets it; then it is only read. Devices may be shared between threads.
+// SAFETY: only `prepare` entries write to the memory, and they have run when somebody else gets it;
+// then it is only read. Devices may be shared between threads.
 unsafe impl Send for Blobs {}
 // SAFETY: as above.
 unsafe impl Sync for Blobs {}
@@ -256,7 +256,7 @@ fn clear_gaps(block: &Block, meta: &ModuleMeta, offsets: &[usize]) {
     let ends = offsets.iter().skip(1).copied().chain([block.bytes()]);
     for ((&start, end), blob) in offsets.iter().zip(ends).zip(&meta.blobs) {
         let filled = start + blob.bytes as usize;
-        // SAFETY: the range behind a blob and before the next one, within the block.
+        // SAFETY: the range after a blob and before the next one, within the block.
         unsafe { block.at().add(filled).write_bytes(0, end.saturating_sub(filled)) };
     }
 }

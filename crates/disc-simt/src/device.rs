@@ -34,7 +34,7 @@ fn open(name: &DeviceName) -> Result<Arc<dyn Device>, Refusal> {
     Ok(Arc::clone(device) as Arc<dyn Device>)
 }
 
-/// A device that runs grid kernels for a chip on the host, and checks them.
+/// A device that runs GPU kernels for a chip on the host, and checks them.
 pub struct Simt {
     state: Arc<State>,
 }
@@ -44,7 +44,8 @@ pub(crate) struct State {
     pub(crate) chip: &'static Chip,
     /// None where the system grants no addresses.
     pub(crate) memory: Option<Memory>,
-    /// Launches hold it while they run; forgetting all accesses needs it alone.
+    /// Launches hold it while they run; to forget all accesses, a caller must be the only one that
+    /// holds it.
     pub(crate) running: RwLock<()>,
     /// The number of the next run of a block.
     pub(crate) next_run: AtomicU64,

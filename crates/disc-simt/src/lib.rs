@@ -1,4 +1,4 @@
-//! Runs grid kernels on the host, and checks them: the devices `simt:CHIP`.
+//! Runs GPU kernels on the host, and checks them: the devices `simt:CHIP`.
 //!
 //! A kernel is compiled to bytecode whose steps work on all threads of a block at once. Its memory
 //! has a shadow, so that accesses outside of buffers, races between threads, uninitialised memory

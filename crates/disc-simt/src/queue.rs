@@ -1,6 +1,6 @@
 //! Implements a queue: launches run at once, on the thread that asks for them.
 //!
-//! Invariant: behind a launch with a failed assertion nothing runs until the failure was reported,
+//! Invariant: after a launch with a failed assertion nothing runs until the failure was reported,
 //! by `sync` or `download`.
 use crate::{
     counters,

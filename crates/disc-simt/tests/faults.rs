@@ -157,7 +157,7 @@ fn blocks_that_write_one_element_race() {
     bench.launch(&text, &args, grid(1, 64)).unwrap();
     let found = bench.error(&text, &args, grid(2, 64));
     says(&found, &["block 1, thread 0: writes element 0 of `%out`", "a race: another block writes it"]);
-    // A second launch is behind the first one.
+    // A second launch is after the first one.
     bench.launch(&text, &args, grid(1, 64)).unwrap();
 }
 
@@ -246,7 +246,7 @@ fn a_copy_that_nobody_waited_for_is_found() {
     says(&found, &["thread 0: reads element 0 of `%m`", "an asynchronous copy writes, and nobody has waited", "%y = load"]);
     let found = message(&with("  wait_copies left = 1", "%t"), 256);
     says(&found, &["an asynchronous copy writes"]);
-    // Another thread's copy needs a barrier behind the wait.
+    // Another thread's copy needs a barrier after the wait.
     let other = "  %other = subtract %last, %t : i32\n";
     let found = message(&with(&format!("{other}  barrier block\n  wait_copies left = 0"), "%other"), 256);
     says(&found, &["thread 0: reads element 63 of `%m`", "a race: thread 63 writes it"]);

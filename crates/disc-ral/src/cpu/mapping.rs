@@ -46,7 +46,7 @@ pub(super) fn fresh(length: usize) -> Result<NonNull<u8>, AllocError> {
     let start: *mut u8 = start.cast();
     let head = start.align_offset(HUGE_PAGE);
     let tail = whole - head - length;
-    // SAFETY: all three ranges lie in the fresh mapping, at page boundaries; the ends are not used
+    // SAFETY: all three ranges are in the fresh mapping, at page boundaries; the ends are not used
     // any more.
     unsafe {
         let at = start.add(head);

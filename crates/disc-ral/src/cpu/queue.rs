@@ -2,7 +2,7 @@
 //! scratch.
 //!
 //! Invariants: no thread is woken for less than [`THREAD_COST`] of work; the number of ranges
-//! depends on units, cost and thread limit alone; scratch is allocated before a thread starts, so
+//! depends only on units, cost and thread limit; scratch is allocated before a thread starts, so
 //! running out of memory is an ordinary error.
 
 use crate::{
@@ -80,7 +80,7 @@ impl Queue for CpuQueue {
             .scratch(launch.scratch_bytes, threads)
             .map_err(|cause| LaunchFailure::Scratch { bytes: launch.scratch_bytes, cause })?;
         if threads == 1 {
-            // SAFETY: the caller's promise; the scratch is this launch's alone.
+            // SAFETY: the caller's promise; only this launch uses the scratch.
             unsafe { pool::run_inline(launch, scratch.at) }.map(|()| 1).map_err(LaunchFailure::Fault)
         } else {
             // SAFETY: as above, for each thread's part.
@@ -121,7 +121,7 @@ unsafe extern "C" fn copy_units(args: *const u64, begin: i64, end: i64, _scratch
     let end = (end as usize * COPY_UNIT).min(bytes);
     let to = std::ptr::with_exposed_provenance_mut::<c_void>(to).wrapping_byte_add(begin);
     let from = std::ptr::with_exposed_provenance::<c_void>(from).wrapping_byte_add(begin);
-    // SAFETY: both ranges lie in those given to `copy`, and units do not overlap.
+    // SAFETY: both ranges are in those given to `copy`, and units do not overlap.
     unsafe { libc::memcpy(to, from, end - begin) };
     STATUS_OK
 }

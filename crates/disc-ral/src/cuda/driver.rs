@@ -25,7 +25,7 @@ pub struct CudaError {
     pub status: u32,
     /// Its name in the driver's words, such as `CUDA_ERROR_OUT_OF_MEMORY`, with its description.
     pub text: String,
-    /// The description alone.
+    /// The description without the name.
     pub(super) summary: &'static str,
 }
 

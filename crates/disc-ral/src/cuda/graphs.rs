@@ -65,7 +65,7 @@ impl Ready {
         body(extra.as_mut_ptr())
     }
 
-    /// Launches it on a stream of the context that is current, behind what the stream did last.
+    /// Launches it on a stream of the context that is current, after what the stream did last.
     pub(super) fn start(&self, driver: &Driver, stream: CUstream, last: &mut Last) -> Result<(), CudaError> {
         // After a failure nothing is known.
         let before = std::mem::take(last);
@@ -247,7 +247,7 @@ impl Graphs {
         None
     }
 
-    /// Makes the pending launches one by one: something has to run behind them.
+    /// Makes the pending launches one by one: something has to run after them.
     pub(super) fn flush(&mut self, gpu: &Gpu, stream: CUstream, last: &mut Last) -> Result<(), CudaError> {
         if self.pending.is_empty() {
             return Ok(());

@@ -50,8 +50,8 @@ impl Gpu {
         if let Some(source) = SOURCE.get() {
             let at = source.alloc(self.ordinal, bytes).ok_or(AllocError::Device)?;
             self.lent.lock().unwrap_or_else(PoisonError::into_inner).insert(at);
-            // The framework orders the memory behind what its own stream did with it; the stream
-            // that uses it here may be another one.
+            // The framework orders uses of the memory after what its own stream did with it; the
+            // stream that uses it here may be another one.
             // SAFETY: waits.
             if let Err(error) = self.call(|driver| unsafe { driver.synchronize_context() }) {
                 self.free(at);

@@ -1,9 +1,9 @@
 //! Lets launches begin while the ones before still run (programmatic dependent launch).
 //!
-//! Invariant: a launch that begins early is that of a kernel which waits, in front of everything
-//! else that it does, until the one before has ended; and that one is a kernel of the same queue,
-//! made in the same call. So each launch is behind all those before it, as ever: a kernel of others
-//! might end before those that it follows.
+//! Invariant: a launch that begins early is that of a kernel which first waits until the previous
+//! one has ended; and that one is a kernel of the same queue, launched in the same call. So each
+//! launch is still after all earlier ones: a kernel of others might end before those that it
+//! follows.
 use std::sync::LazyLock;
 
 /// The last op of a queue.

@@ -37,7 +37,7 @@ struct PinnedBlock {
     at: *mut u8,
     /// Bytes from the start that uploads have taken.
     used: usize,
-    /// Recorded behind the copies of the block, if `is_behind`.
+    /// Recorded after the copies of the block, if `is_behind`.
     event: CUevent,
     /// Copies up to the event may still be under way.
     is_behind: bool,
@@ -190,7 +190,7 @@ impl Pinned {
             }
             let (block, part) = (&mut self.blocks[number], BLOCK.min(bytes - start));
             let is_last = start + part == bytes;
-            // Uploads from the block are in front of it in the stream.
+            // Uploads from the block are before it in the stream.
             self.gpu.call(|driver| {
                 // SAFETY: the caller's range; the block has room for a part.
                 unsafe {

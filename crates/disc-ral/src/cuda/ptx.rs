@@ -8,7 +8,7 @@
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct KernelPtx {
     pub(super) name: String,
-    /// PTX with this entry alone, and what it uses.
+    /// PTX with only this entry, and what it uses.
     pub(super) text: String,
     /// Its parameters, of eight bytes each.
     pub(super) parameters: usize,
@@ -31,7 +31,7 @@ impl KernelPtx {
 const LAUNCH_SHARED: &str = "disc_shared";
 /// The instruction that waits until the launch before has ended.
 const WAIT: &str = "griddepcontrol.wait;";
-/// Starts a line of a kernel's own text, in front of its entry.
+/// Starts a line of a kernel's own text, before its entry.
 const SOURCE: &str = "//|";
 
 /// An item at the top of a module.
@@ -75,7 +75,7 @@ fn alone(header: &str, entry: &Item<'_>, others: &[&Item<'_>]) -> KernelPtx {
         name: entry.name.to_owned(),
         text,
         parameters: entry.parameters,
-        // disc-llvm puts it in front of everything else that a kernel does.
+        // disc-llvm puts it before everything else that a kernel does.
         waits: entry.text.lines().any(|line| line.trim() == WAIT),
         is_sized_at_launch: kept.clone().any(|item| item.name == LAUNCH_SHARED),
     }
@@ -90,7 +90,7 @@ fn mentions(text: &str, name: &str) -> bool {
     })
 }
 
-/// Reads the directives in front of all items, and the items.
+/// Reads the directives before all items, and the items.
 fn items(module: &str) -> Result<(String, Vec<Item<'_>>), String> {
     let (mut header, mut items) = (String::new(), Vec::new());
     let (mut comments, mut open): (String, Option<Item<'_>>) = (String::new(), None);
@@ -133,11 +133,11 @@ fn items(module: &str) -> Result<(String, Vec<Item<'_>>), String> {
     }
 }
 
-/// Returns the name that a line declares: of an entry or a function in front of its parameters, of
-/// a variable in front of its size, value or end.
+/// Returns the name that a line declares: of an entry or a function before its parameters, of a
+/// variable before its size, value or end.
 fn name_of(line: &str) -> Option<&str> {
     let line = match line.split_once(".func") {
-        // The results of a function are in brackets in front of its name.
+        // The results of a function are in brackets before its name.
         Some((_, rest)) => {
             rest.trim_start().strip_prefix('(').map_or(rest, |rest| rest.split_once(')').map_or("", |(_, name)| name))
         }

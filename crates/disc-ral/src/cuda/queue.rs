@@ -3,7 +3,7 @@
 //! Invariants:
 //! - a launch waits for nothing, and may be left pending until the call ends (`graphs`); `sync`,
 //!   `download` and `fetch` wait for the stream, `upload` does where it has no pinned memory;
-//! - a stream that the queue is moved to begins behind everything that the queue has launched;
+//! - a stream that the queue is moved to begins after everything that the queue has launched;
 //! - a library's matmul or convolution is in the stream as a launch is;
 //! - an assertion that failed is reported once: by whichever call waits first, or by the next one.
 
@@ -135,12 +135,12 @@ impl Opened {
         Ok(())
     }
 
-    /// Makes launches that are pending: something runs behind them.
+    /// Makes launches that are pending: something runs after them.
     fn flush(&mut self) -> Result<(), LaunchFailure> {
         self.graphs.flush(&self.gpu, self.stream, &mut self.last).map_err(failed)
     }
 
-    /// Makes launches that are pending, behind which something comes that is no launch.
+    /// Makes launches that are pending, before something that is no launch.
     fn flush_for_other(&mut self) -> Result<(), LaunchFailure> {
         let flushed = self.flush();
         self.last = Last::Other;
@@ -258,7 +258,7 @@ impl Opened {
             return refused(format!("{blocks} blocks, {MOST_BLOCKS} are the most of a launch"));
         }
         let mut words = SmallVec::from_slice(launch.args);
-        // disc-llvm's `lower/grid.rs` says which parameters a kernel has behind its words.
+        // disc-llvm's `lower/grid.rs` says which parameters a kernel has after its words.
         let added = kernel.ptx.parameters.checked_sub(launch.args.len()).filter(|added| *added <= 3);
         let Some(added) = added else {
             return refused(format!("{} words for {} parameters", launch.args.len(), kernel.ptx.parameters));
@@ -441,7 +441,7 @@ impl Queue for CudaQueue {
     }
 
     fn flush(&mut self) -> Result<(), LaunchFailure> {
-        // Memory may be allocated or freed behind it.
+        // Memory may be allocated or freed after it.
         self.opened.as_mut().map_or(Ok(()), Opened::flush_for_other)
     }
 

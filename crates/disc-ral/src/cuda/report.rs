@@ -1,5 +1,5 @@
 //! Holds the words that a failed assertion of a kernel writes, in memory of the host that kernels
-//! reach: to look at them needs no copy. Scalars that the host fetches have room behind them.
+//! reach: to look at them needs no copy. Scalars that the host fetches have room after them.
 
 use super::{context::Gpu, context::MAPPED, driver::CudaError};
 use crate::device::Fault;
@@ -19,7 +19,7 @@ pub(super) struct Report {
     pub(super) address: u64,
 }
 
-// SAFETY: the memory belongs to this value alone, and to kernels of its queue.
+// SAFETY: the memory belongs only to this value and to kernels of its queue.
 unsafe impl Send for Report {}
 
 impl Report {

@@ -109,7 +109,7 @@ impl StreamMemory {
         Some(Arc::new(Self { gpu: Arc::clone(gpu), own, current, event, has_ops, is_closed }))
     }
 
-    /// Notes the stream that launches go to, which is behind the one before.
+    /// Notes the stream that launches go to, which continues after the previous one.
     pub(super) fn move_to(&self, stream: CUstream) {
         self.current.store(stream, Ordering::Release);
     }
@@ -137,7 +137,7 @@ impl StreamMemory {
         }
         // SAFETY: writes one number.
         let asked = self.gpu.call(|driver| unsafe { driver.is_capturing(stream, &mut status) });
-        // A stream that cannot be asked is left alone.
+        // A stream that cannot be asked is not used.
         asked.is_err() || status != NONE
     }
 
@@ -173,7 +173,7 @@ impl StreamMemory {
         Ok(at)
     }
 
-    /// Frees memory behind everything that was launched so far.
+    /// Frees memory after everything that was launched so far.
     pub(super) fn free_at(&self, at: CUdeviceptr) {
         if self.is_closed.load(Ordering::Acquire) {
             return self.free_at_rest(at);
@@ -184,7 +184,7 @@ impl StreamMemory {
             return;
         }
         let freed = self.order(self.current(), self.own).and_then(|()| {
-            // SAFETY: memory of the pool, freed once; its users are in front of this.
+            // SAFETY: memory of the pool, freed once; its users are before this in the stream.
             self.gpu.call(|driver| unsafe { driver.free_ordered(at, self.own) })
         });
         if freed.is_err() {

@@ -20,7 +20,7 @@ const RUNS: u32 = 4;
 /// it does for other shapes.
 const MARGIN: f64 = 0.97;
 
-/// The two ways to compute a GEMM.
+/// The two implementations of a GEMM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Way {
     /// The kernel that disc generated.

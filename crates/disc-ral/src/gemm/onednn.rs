@@ -3,7 +3,7 @@
 //! Only its C function `dnnl_sgemm` is used. It would start threads of its own; here each of the
 //! queue's threads calls it for a part of the product, limited to one thread.
 //!
-//! Invariant: the parts depend on the sizes and the thread limit alone, so the same call gives the
+//! Invariant: the parts depend only on the sizes and the thread limit, so the same call gives the
 //! same bits.
 use super::{GemmLibrary, GemmMatrices};
 use crate::{
@@ -178,7 +178,7 @@ impl Task<'_> {
             [0, if right.transposed { first * right.stride } else { first }, first]
         };
         let form = |transposed: bool| if transposed { b'T' } else { b'N' } as c_char;
-        // SAFETY: the caller's promise; the parts lie in the matrices.
+        // SAFETY: the caller's promise; the parts are in the matrices.
         let status = unsafe {
             (library.sgemm)(
                 form(left.transposed),

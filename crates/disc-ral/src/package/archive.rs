@@ -3,7 +3,7 @@
 //! Every byte outside the parts follows from their names, sizes, checksums and order, so the reader
 //! takes these from the headers, writes the container's other bytes anew, and refuses a file that
 //! differs. Ambiguities that zip readers resolve in different ways (two records of one name,
-//! overlapping parts, headers that disagree, bytes before, between or behind the parts) cannot
+//! overlapping parts, headers that disagree, bytes before, between or after the parts) cannot
 //! occur. Any zip tool reads the result. The format is that of PKWARE's APPNOTE.TXT 6.3.10.
 //!
 //! Invariant: nothing here allocates more than a few hundred bytes for each part.
@@ -147,7 +147,7 @@ fn read_header(file: &[u8], layout: &Layout) -> Result<(String, usize, u32), Err
     Ok((name.into(), bytes.ok_or_else(|| fault(name, "its size does not fit into memory"))?, u32_at(header, 14)))
 }
 
-/// Compares the directory behind the parts with that of the layout.
+/// Compares the directory after the parts with that of the layout.
 fn check_directory(found: &[u8], layout: &Layout) -> Result<(), Error> {
     let mut at = 0;
     for record in &layout.records {
@@ -205,7 +205,7 @@ fn check_name(name: &str) -> Result<(), Error> {
 #[derive(Default)]
 struct Layout {
     parts: Vec<Part>,
-    /// The offset behind the last part.
+    /// The offset after the last part.
     end: usize,
     records: Vec<Record>,
 }

@@ -82,14 +82,14 @@ pub type InputInfo = Port<InputRole>;
 /// An output of an entry.
 pub type OutputInfo = Port<OutputRole>;
 
-/// The facts about an input alone.
+/// The facts that only inputs have.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InputRole {
     #[serde(default, skip_serializing_if = "is_false")]
     written: bool,
 }
 
-/// The facts about an output alone.
+/// The facts that only outputs have.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OutputRole {
     source: Source,

@@ -1,7 +1,7 @@
 //! Remembers which files had right weights, so that they are read whole once and not at each open.
 //!
 //! A file is known by its path, device and inode, size, times of change and manifest. A note spares
-//! the reading of weights alone: code is verified at each open, whoever wrote the note.
+//! only the reading of weights: code is verified at each open, whoever wrote the note.
 
 use std::{
     fs::{self, Metadata},

@@ -193,7 +193,7 @@ pub(super) fn wait_awake(mut done: impl FnMut() -> bool) -> bool {
 /// Runs a whole launch on this thread.
 ///
 /// # Safety
-/// The kernel keeps its contract; `scratch` is large enough and this launch's alone.
+/// The kernel keeps its contract; `scratch` is large enough, and only this launch uses it.
 pub(crate) unsafe fn run_inline(launch: &Launch, scratch: *mut u8) -> Result<(), Fault> {
     // SAFETY: the caller's promise.
     match unsafe { launch.kernel.function()(launch.args, 0, launch.units, scratch) } {

@@ -7,8 +7,8 @@
 //!
 //! Invariants:
 //! - a caller waits only for threads that are inside one of its kernels, so it can always finish
-//!   its job alone, even if workers are busy, descheduled, or could not be started; concurrent
-//!   callers never wait for each other's jobs;
+//!   its job without help, even if workers are busy, descheduled, or could not be started;
+//!   concurrent callers never wait for each other's jobs;
 //! - the split of a launch depends on units, cost and thread limit, never on timing; the assignment
 //!   of parts to threads does depend on timing;
 //! - the reported fault is that of the smallest failing unit, whatever the split;

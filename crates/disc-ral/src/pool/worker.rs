@@ -52,7 +52,7 @@ impl Worker {
         if self.mailbox.compare_exchange(IDLE, job, Ordering::SeqCst, Ordering::Relaxed).is_err() {
             return false;
         }
-        // Only the caller whose offer stands reaches this, so a thread is started once.
+        // Only the caller whose offer is open reaches this, so a thread is started once.
         if self.state.load(Ordering::Relaxed) == NEW && !self.start(index) {
             self.mailbox.store(IDLE, Ordering::Release);
             return false;
@@ -147,7 +147,7 @@ fn prepare_thread() {
     unsafe {
         std::arch::asm!("msr fpcr, {}", in(reg) 0u64, options(nomem, nostack));
     }
-    // SAFETY: a signal set of this thread alone.
+    // SAFETY: a signal set of only this thread.
     unsafe {
         let mut set: libc::sigset_t = std::mem::zeroed();
         libc::sigfillset(&mut set);

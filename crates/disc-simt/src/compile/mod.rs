@@ -12,10 +12,10 @@ use disc_ir::{Attr, Block, DType, Dim, Function, Inst, Module, OpKind, Space, Te
 use registers::Registers;
 use std::{collections::HashMap, sync::Arc};
 
-/// Compiles a grid kernel of a module that was parsed from `text`.
+/// Compiles a GPU kernel of a module that was parsed from `text`.
 ///
 /// # Errors
-/// An op that grid kernels do not have.
+/// An op that GPU kernels do not have.
 pub(crate) fn compile(module: &Module, kernel: &Function, text: &str) -> Result<Program, String> {
     let Some(grid) = kernel.grid else { return Err(format!("@{} does not run on a grid of threads", kernel.name)) };
     let function = inline::inlined(module, kernel)?;

@@ -1,4 +1,4 @@
-//! Runs products of tiles, and loads of matrices in their layout.
+//! Runs matmuls of tiles, and loads of matrices in their layout.
 use super::{Done, Run, access::Span, message::Stop};
 use crate::{
     alu,
@@ -29,7 +29,7 @@ impl Run<'_> {
         }
         let (address, index) = (self.slot(address), self.slot(index));
         let span = Span { buffer, address, index, each: (ROW / size) as u32, align: Some(ROW as u32), verb: "reads" };
-        // The lanes behind the rows name none.
+        // The lanes after the rows name none.
         let names: Vec<u8> = (0..self.program.threads as usize).map(|thread| u8::from(thread % warp < rows)).collect();
         let named = self.mask.only(&names);
         self.locate(&span, &named)?;

@@ -4,7 +4,7 @@
 //! key is a hash of everything that determines the code. Invariants: a faulty folder, entry or disk
 //! is a miss, never an error; an entry that is not whole, or is another key's, is removed; entries
 //! appear atomically (a rename), so that any number of processes may share the folder; the folder
-//! belongs to this user alone, since a GPU runs what it holds.
+//! belongs only to this user, since a GPU runs what it holds.
 use super::Cubin;
 use crate::{
     cache_directory::{cache_directory, is_private},

@@ -83,7 +83,7 @@ fn version(text: &str) -> Option<(Version, String)> {
     Some((Version { major: major.parse().ok()?, minor: minor.parse().ok()? }, full.trim().to_owned()))
 }
 
-/// A folder of this user alone, removed at the end.
+/// A folder that only this user may read, removed at the end.
 struct Folder(PathBuf);
 
 impl Folder {

@@ -30,7 +30,7 @@ pub(in crate::cuda) struct Plan {
 }
 
 // SAFETY: the library's descriptions are data that any thread may read; that of the matmul, which
-// calls write to, is behind a lock.
+// calls write to, is under a lock.
 unsafe impl Send for Plan {}
 // SAFETY: as above.
 unsafe impl Sync for Plan {}

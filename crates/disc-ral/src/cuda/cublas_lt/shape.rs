@@ -1,7 +1,7 @@
 //! Describes the matmuls that are computed alike, and says which of them the library computes.
 //!
-//! Invariant: the answer is a function of sizes, strides and alignment alone: it is the same in
-//! every process.
+//! Invariant: the answer depends only on sizes, strides and alignment: it is the same in every
+//! process.
 use crate::gemm::{Matrix, matrix};
 use disc_abi::{Activation, DType, LIBRARY_TF32, LibraryGemm};
 
@@ -87,7 +87,7 @@ impl Shape {
     }
 }
 
-/// Returns the address behind so many elements.
+/// Returns the address after so many elements.
 fn ends(at: *const u8, count: i64, element: i64) -> Option<usize> {
     at.addr().checked_add(usize::try_from(count.checked_mul(element)?).ok()?)
 }

@@ -33,7 +33,7 @@ pub(super) fn graph(functions: Functions, library: Handle, shape: &Shape) -> Res
     let is_relu = (shape.activation == Activation::Relu).then_some(functions::RELU);
     let rest: Vec<c_int> = adds_bias.into_iter().chain(is_relu).collect();
     let mut last = VIRTUAL;
-    // The value behind the convolution, and behind each function: the last one is the result.
+    // The value after the convolution, and after each function: the last one is the result.
     let mut value = |is_last: bool| {
         last += 1;
         match is_last {
@@ -89,7 +89,7 @@ fn tensor(
     made.finalized()
 }
 
-/// Describes the convolution alone: its window, and the op.
+/// Describes only the convolution: its window, and the op.
 fn forward(
     functions: Functions,
     shape: &Shape,

@@ -55,7 +55,7 @@ struct Made {
 
 // SAFETY: the library's functions may be called by any thread, with one handle by one at a time.
 unsafe impl Send for Cudnn {}
-// SAFETY: as above; the handle is behind a lock.
+// SAFETY: as above; the handle is under a lock.
 unsafe impl Sync for Cudnn {}
 
 /// The version.

@@ -1,6 +1,6 @@
 //! Holds the execution plan of a shape: the first of the library's heuristics that it can use.
 //!
-//! Invariant: the choice depends on the library, the GPU and the shape alone. Nothing is timed, and
+//! Invariant: the choice depends only on the library, the GPU and the shape. Nothing is timed, and
 //! engines that may add in another order from run to run are passed over.
 use super::{
     descriptor::Descriptor,

@@ -1,8 +1,8 @@
 //! Describes the convolutions that are computed alike, and says which of them the library may
 //! compute.
 //!
-//! Invariant: the answer is a function of sizes, strides and alignment alone: it is the same in
-//! every process.
+//! Invariant: the answer depends only on sizes, strides and alignment: it is the same in every
+//! process.
 use disc_abi::{Activation, DType, LIBRARY_TF32, LibraryConvolution};
 
 /// With at most so many places of the result, in all batches together, generated kernels read the
@@ -82,7 +82,7 @@ impl Shape {
         (is_apart && in_groups && places > FEW && has_windows).then_some(shape)
     }
 
-    /// Makes the padding behind an axis the one in front, where as many windows fit: engines pad
+    /// Makes the padding after an axis the one before it, where as many windows fit: engines pad
     /// both sides alike. `None` if the sizes do not belong together.
     fn even_padding(&mut self, axis: usize) -> Option<()> {
         let (size, window, wanted) = (self.input.sizes[2 + axis], self.filter.sizes[2 + axis], self.result.sizes[2 + axis]);
