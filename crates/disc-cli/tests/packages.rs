@@ -16,7 +16,7 @@ func @embed(%ids: tensor<[B]x[S]xi64>, %scale: tensor<[S]xbf16>) -> (tensor<[B]x
 }
 ";
 
-/// ed25519 keys made for this test alone.
+/// ed25519 keys made only for this test.
 const PRIVATE: &str =
     "-----BEGIN PRIVATE KEY-----\nMC4CAQAwBQYDK2VwBCIEIEJCQkJCQkJCQkJCQkJCQkJCQkJCQkJCQkJCQkJCQkJC\n-----END PRIVATE KEY-----\n";
 

@@ -24,8 +24,8 @@ pub enum Checked {
     Skipped(&'static str),
 }
 
-/// Runs every test file below `root` on a compiler, some at once. Tells `done` of each, and returns
-/// the outcomes by name.
+/// Runs every test file below `root` on a compiler, several at a time. Tells `done` of each, and
+/// returns the outcomes by name.
 pub fn check_device(
     root: &Path,
     compiled: &'static [&'static dyn Compiled],
@@ -85,7 +85,7 @@ mod tests {
     use crate::{Program, Weights};
     use disc_ir::{Diagnostic, Module, interp, interp::Tensor};
 
-    /// The interpreter, which is right, behind the interface of a compiler.
+    /// The interpreter, which is right, with the interface of a compiler.
     struct Right;
     struct Interpreted(Module);
 

@@ -8,9 +8,9 @@
 //!
 //! Invariants:
 //!
-//! - nodes come in program order: a node reads earlier ones alone;
+//! - nodes come in program order: a node reads only earlier ones;
 //! - each node is in one step, and a step comes after the steps that it reads or has to follow;
-//! - the result depends on the graph alone; each time that clusters are dropped, it takes a walk
+//! - the result depends only on the graph; each time that clusters are dropped, it takes a walk
 //!   over nodes and edges, with a binary search for each.
 
 /// The one that runs a node: compiled code, or the framework.

@@ -22,7 +22,7 @@ pub enum Kind {
     Text(&'static str),
     /// One of these words.
     Choice(&'static [&'static str]),
-    /// One of these words; the last may have a path behind a colon.
+    /// One of these words; the last may have a path after a colon.
     ChoiceOrPath(&'static [&'static str]),
     /// A list of names, of which the message of a wrong value gives an example.
     Names(&'static str),
@@ -56,7 +56,7 @@ pub enum Affects {
 pub enum Reader {
     /// The compiler and the runtime.
     Compiler,
-    /// A front end alone.
+    /// Only a front end.
     Front,
     /// A front end, once it exists: another value than the default is refused.
     Planned,

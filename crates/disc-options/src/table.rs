@@ -1,4 +1,4 @@
-//! Holds the table alone.
+//! Holds only the table.
 
 /// Calls a macro with the table.
 ///
@@ -34,7 +34,7 @@ macro_rules! option_table {
                 /// less exact ([numerics.md](../numerics.md))
                 winograd: Option<bool> = $crate::Kind::Flag, $crate::Value::Flag(true), Resolved;
                 /// how exact products of f32 are on a GPU: `"highest"`, f32; `"high"` or
-                /// `"medium"`, operands are rounded to tf32, which has 10 bits behind the point,
+                /// `"medium"`, operands are rounded to tf32, which has 10 bits after the point,
                 /// where the chip multiplies tiles of it. Not chosen, it is what
                 /// `torch.backends.cuda.matmul.fp32_precision` or
                 /// `torch.set_float32_matmul_precision` says when the module is compiled
@@ -54,13 +54,13 @@ macro_rules! option_table {
                 weights: WeightForm = $crate::Kind::Choice(&["exact", "bf16", "int8", "int4"]), $crate::Value::Text("exact"), Code;
                 /// how the rows that are multiplied by int8 weights are read: `"exact"`; `"int8"`,
                 /// as 8-bit integers with a scale for each row, which a call makes: exact sums of
-                /// integers, several times as fast. With `weights="int8"` alone
+                /// integers, several times as fast. Only with `weights="int8"`
                 activations: ActivationForm = $crate::Kind::Choice(&["exact", "int8"]), $crate::Value::Text("exact"), Code;
-                /// who computes products of matrices and convolutions: `"off"`, generated kernels;
-                /// `"auto"`, on CPUs oneDNN for products where that was faster, on GPUs of NVIDIA
-                /// cuBLASLt for products and cuDNN for convolutions, but for few rows or places;
-                /// `"cublaslt"` or `"cudnn"`, that one alone, and an error without it; `"onednn"`,
-                /// or `"onednn:PATH"`, oneDNN wherever it can ([library.md](library.md))
+                /// who computes matmuls and convolutions: `"off"`, generated kernels; `"auto"`, on
+                /// CPUs oneDNN for matmuls where that was faster, on GPUs of NVIDIA cuBLASLt for
+                /// matmuls and cuDNN for convolutions, but for few rows or places; `"cublaslt"` or
+                /// `"cudnn"`, only that one, and an error without it; `"onednn"`, or
+                /// `"onednn:PATH"`, oneDNN wherever it can ([library.md](library.md))
                 library: LibraryChoice = $crate::Kind::ChoiceOrPath(&["off", "auto", "cublaslt", "cudnn", "onednn"]), $crate::Value::Text("off"), Resolved;
             }
             front {

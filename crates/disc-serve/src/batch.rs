@@ -4,7 +4,7 @@ use crate::error::Failure;
 use disc_ral::{DType, Error, HostTensor, Tensor};
 use half::{bf16, f16};
 
-/// Joins tensors that differ in their first sizes alone. There is one at least.
+/// Joins tensors that differ only in their first sizes. There is one at least.
 pub(crate) fn join(parts: &[&HostTensor]) -> Result<HostTensor, Error> {
     let rows = parts.iter().map(|part| part.sizes()[0]).sum();
     let sizes: Vec<i64> = std::iter::once(rows).chain(parts[0].sizes()[1..].iter().copied()).collect();

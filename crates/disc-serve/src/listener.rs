@@ -40,7 +40,7 @@ pub(crate) async fn serve(listener: TcpListener, router: Router, options: &Serve
         builder.timer(TokioTimer::new()).header_read_timeout(options.client_timeout).max_buf_size(MAX_HEAD);
         let connection = graceful.watch(builder.serve_connection(TokioIo::new(stream), service));
         tokio::spawn(async move {
-            // A client that breaks the protocol or goes away ends its own connection alone.
+            // A client that breaks the protocol or goes away ends only its own connection.
             if let Err(error) = connection.await {
                 tracing::debug!("a connection ended: {error}");
             }

@@ -5,7 +5,7 @@ use disc_ral::{Entry, Error, HostTensor, InputInfo, OpenOptions, OutputInfo, Pac
 use serde_json::{Value, json};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-/// Joined runs that are compared with runs of each request alone.
+/// Joined runs that are compared with a separate run of each request.
 const TRIALS: u32 = 3;
 
 /// The one version of a model.
@@ -18,7 +18,7 @@ pub(crate) struct Model {
     session: SessionOptions,
     /// Requests may be joined along their first axis.
     joins: AtomicBool,
-    /// Joined runs that are still to be compared with runs of each request alone.
+    /// Joined runs that are still to be compared with a separate run of each request.
     trials: AtomicU32,
 }
 

@@ -44,9 +44,9 @@ struct RequestOutput {
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Parameters {
-    /// Of an input: the bytes of its data behind the JSON.
+    /// Of an input: the bytes of its data after the JSON.
     binary_data_size: Option<usize>,
-    /// Of an output: its data is wanted behind the JSON.
+    /// Of an output: its data is wanted after the JSON.
     binary_data: Option<bool>,
     /// Of a request: that is the default of its outputs.
     binary_data_output: Option<bool>,
@@ -61,11 +61,11 @@ pub(crate) struct Call {
 /// The form of the answer that a client wants.
 pub(crate) struct Reply {
     id: Option<String>,
-    /// The position of each output, and true if it goes behind the JSON.
+    /// The position of each output, and true if it goes after the JSON.
     outputs: Vec<(usize, bool)>,
 }
 
-/// An answer: the JSON and, if `is_binary`, tensors behind its first `json_bytes`.
+/// An answer: the JSON and, if `is_binary`, tensors after its first `json_bytes`.
 pub(crate) struct Body {
     pub(crate) bytes: Vec<u8>,
     pub(crate) json_bytes: usize,

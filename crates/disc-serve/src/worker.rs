@@ -39,7 +39,8 @@ impl Worker {
         }
     }
 
-    /// Runs requests as one. If that fails, it runs each alone: the failure of one is no other's.
+    /// Runs requests as one. If that fails, it runs each separately: the failure of one affects no
+    /// other.
     fn run_joined(&mut self, mut jobs: Vec<Job>) {
         let Ok(answers) = self.joined(&jobs) else { return self.run_each(jobs) };
         if !self.model.starts_trial() {
@@ -69,7 +70,7 @@ impl Worker {
         Ok(jobs.iter().map(|_| split.iter_mut().filter_map(Iterator::next).collect()).collect())
     }
 
-    /// Runs the entry. A panic costs the session, and is the failure of these requests alone.
+    /// Runs the entry. A panic costs the session, and fails only these requests.
     fn call(&mut self, inputs: Vec<HostTensor>) -> Answer {
         self.metrics.count_call();
         let inputs: Vec<Tensor<'_>> = inputs.into_iter().map(Tensor::from).collect();

@@ -49,7 +49,7 @@ impl Dump {
     }
 }
 
-/// Prints a module with the lines of the model behind its ops.
+/// Prints a module with the model's source lines of its ops.
 pub(crate) fn with_lines(module: &Module) -> String {
     print(module, PrintOptions { lines: true, ..PrintOptions::default() })
 }

@@ -40,12 +40,12 @@ pub(crate) fn describe(program: &Program) -> ModuleMeta {
     }
 }
 
-/// Returns the kernels that run on grids of threads, in the order of their numbers.
+/// Returns the GPU kernels, in the order of their numbers.
 pub(crate) fn grids(module: &Module) -> impl Iterator<Item = &Function> {
     module.functions.iter().filter(|function| function.grid.is_some())
 }
 
-/// Returns the lines of the model behind the kernels of each group.
+/// Returns the model's source lines of the kernels of each group.
 pub(crate) fn lines_of(origins: &Origins, lines: &Lines) -> BTreeMap<String, Vec<String>> {
     let found = origins.iter().map(|(group, origins)| (group.clone(), lines.first_of(origins.iter().copied())));
     found.filter(|(_, lines)| !lines.is_empty()).collect()
@@ -93,7 +93,7 @@ fn module_of(weight: &str) -> Option<String> {
     plain.rsplit_once('.').map(|(module, _)| module.to_owned())
 }
 
-/// Joins the names that differ in numbers alone: `encoder.*` for `encoder.0` and `encoder.1`.
+/// Joins the names that differ only in numbers: `encoder.*` for `encoder.0` and `encoder.1`.
 fn of_a_kind(modules: &BTreeSet<String>) -> Vec<String> {
     let is_number = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
     let mut kinds: BTreeMap<String, Vec<&String>> = BTreeMap::new();

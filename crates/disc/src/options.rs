@@ -139,8 +139,7 @@ impl FromValue for LibraryChoice {
     }
 }
 
-/// The choice between generated kernels and libraries of this machine for matrix products and
-/// convolutions.
+/// The choice between generated kernels and libraries of this machine for matmuls and convolutions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum LibraryChoice {
     /// Generated kernels.

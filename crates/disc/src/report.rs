@@ -78,6 +78,6 @@ pub struct Specialized {
     pub compile_ms: f64,
     /// Speedup over the general code in the trial.
     pub ratio: f64,
-    /// Bytes of weights that are prepared for it alone; it shares all others.
+    /// Bytes of weights that are prepared only for it; it shares all others.
     pub weight_bytes: usize,
 }

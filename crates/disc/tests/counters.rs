@@ -34,7 +34,7 @@ func @main(%x: tensor<[B]x[S]xf32>) -> tensor<[S]x[B]xf32> {
   return %t : tensor<[S]x[B]xf32>
 }";
 
-/// Products of the rows of a matrix of halves, or of its columns, behind each of which is an op.
+/// Products of the rows of a matrix of halves, or of its columns, each followed by an op.
 const PRODUCTS: &str = "
 func @main(%x: tensor<[B]x[S]xf16>) -> tensor<[N]x[N]xf16> {
   %z = dot_general %x, %x, contracting_dims = [K] x [K] : (tensor<[B]x[S]xf16>, tensor<[B]x[S]xf16>) -> tensor<[N]x[N]xf16>
@@ -72,7 +72,7 @@ const ODD: f64 = 1.3;
 
 const CHIP: &str = "sm_90";
 
-/// A test that counts runs alone: the counters are those of the whole process.
+/// A test that counts runs without others: the counters are those of the whole process.
 static ALONE: Mutex<()> = Mutex::new(());
 
 fn counted(program: &str, chip: &str, (dtype, sizes): (DType, [i64; 2])) -> Vec<KernelCounters> {

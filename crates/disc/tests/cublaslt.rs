@@ -197,8 +197,8 @@ fn each_epilogue() {
     }
 }
 
-/// Launches that may become a graph stand before and behind the library's matmul.
-/// A front end adds a stored bias to sums in f32, rounds them, and goes on in f32.
+/// Launches that may become a graph are before and after the library's matmul. A front end adds a
+/// stored bias to sums in f32, rounds them, and goes on in f32.
 #[test]
 fn linear_layers_of_half_types() {
     let library = library();

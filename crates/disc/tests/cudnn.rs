@@ -137,7 +137,7 @@ fn strides_dilations_and_padding() {
         (", window_strides = [3, 1]", "H/3", "W - 2", [9, 8], 1),
         (", rhs_dilation = [2, 3], padding_low = [2, 3], padding_high = [2, 3]", "H", "W", [6, 8], 1),
         (", padding_low = [0, 2], padding_high = [0, 2]", "H - 2", "W + 2", [5, 4], 1),
-        // Padding behind that reaches no other window is that in front.
+        // The padding after an axis may be that before it, if as many windows fit.
         (", window_strides = [2, 2], padding_low = [1, 1], padding_high = [0, 0]", "H/2", "W/2", [8, 10], 1),
         // The library pads both sides alike.
         (", padding_low = [0, 0], padding_high = [2, 2]", "H", "W", [6, 6], 0),
@@ -220,7 +220,7 @@ fn each_epilogue() {
     let bias = "  %r = add %z, %b : tensor<RTxDT>".to_owned();
     let bias_relu = format!("{zero}  %a = add %b, %z : tensor<RTxDT>\n  %r = maximum %a, %0 : tensor<RTxDT>");
     let relu = format!("{zero}  %r = maximum %0, %z : tensor<RTxDT>");
-    // Others are computed by a kernel behind the convolution.
+    // Others are computed by a kernel after the convolution.
     let tanh = "  %a = add %z, %b : tensor<RTxDT>\n  %r = tanh %a : tensor<RTxDT>".to_owned();
     for dtype in DTYPES {
         for (rest, launches) in [(&bias, 0), (&bias_relu, 0), (&relu, 0), (&tanh, 1)] {
@@ -230,7 +230,7 @@ fn each_epilogue() {
     }
 }
 
-/// A front end adds a bias to sums in f32, and rounds them behind it.
+/// A front end adds a bias to sums in f32, and rounds them after it.
 #[test]
 fn sums_that_are_rounded_behind_the_bias() {
     let library = library();

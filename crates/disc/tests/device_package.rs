@@ -1,5 +1,5 @@
-//! Writes packages with code for GPUs beside that for processors, and runs them with the runtime
-//! alone, on a driver that has simulated GPUs. Compiled kernels come from the cache, too.
+//! Writes packages with code for GPUs beside that for processors, and runs them with only the
+//! runtime, on a driver that has simulated GPUs. Compiled kernels come from the cache, too.
 mod child;
 mod fake_cuda;
 mod folder;
@@ -80,7 +80,7 @@ fn one_package_gives_the_same_results_on_processors_and_gpus() {
     let found = |name: &str| package.manifest().parts.keys().filter(|part| part.ends_with(name)).cloned().collect::<Vec<_>>();
     let [old, new] = ["80", "90"].map(|chip| format!("targets/nvptx-sm_{chip}/x86-64-v2/kernels.ptx"));
     assert_eq!(found("kernels.ptx"), [old, new.clone()]);
-    // The same weights for all, and prepared ones for the processor alone.
+    // The same weights for all, and prepared ones only for the processor.
     assert_eq!((found("weights.safetensors").len(), found("prepared.bin").len()), (1, 1));
     let ptx = std::str::from_utf8(package.part(&new).unwrap()).unwrap();
     assert!(ptx.contains(".target sm_90") && ptx.contains(".visible .entry"), "{ptx}");

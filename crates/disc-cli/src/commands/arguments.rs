@@ -71,7 +71,7 @@ pub(super) struct ReduceArguments {
     /// The capture (.discap).
     pub(super) file: PathBuf,
 
-    /// The smaller capture to write; by default `FILE` with `-reduced` behind its stem.
+    /// The smaller capture to write; by default `FILE` with `-reduced` after its stem.
     #[arg(long, short, value_name = "FILE")]
     pub(super) output: Option<PathBuf>,
 
@@ -165,7 +165,7 @@ pub(super) struct CompileArguments {
     /// (.pt2), a TorchScript archive or a pickled module (.pt), which need example inputs.
     pub(super) file: String,
 
-    /// A package to write (.discpkg), or a file for the machine code alone, a shared object.
+    /// A package to write (.discpkg), or a file for only the machine code, a shared object.
     #[arg(long, short, value_name = "FILE")]
     pub(super) output: Option<PathBuf>,
 

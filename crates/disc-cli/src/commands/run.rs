@@ -118,7 +118,7 @@ fn microseconds(time: &Duration) -> f64 {
     time.as_nanos() as f64 / 1e3
 }
 
-/// Refuses names of files that hold one array alone.
+/// Refuses names of files that hold only one array.
 fn check_name(path: &Path) -> Result<(), Diagnostic> {
     if path.extension().is_some_and(|extension| extension == "npy") {
         let error = Diagnostic::new(Code::E0700, format!("{}: results are written as .npz", path.display()));

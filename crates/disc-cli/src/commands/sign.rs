@@ -23,7 +23,7 @@ pub(super) fn sign(given: &SignArguments) -> Result<Answer, Vec<Diagnostic>> {
     let signature = sign_manifest(manifest, &key).map_err(failed)?;
     let part = |(name, bytes)| NewPart { name, pieces: vec![bytes] };
     let mut parts: Vec<NewPart<'_>> = archive.parts().filter(|(name, _)| *name != SIGNATURE).map(part).collect();
-    // Directly behind the manifest, so that a reader has both at once.
+    // Directly after the manifest, so that a reader has both at once.
     parts.insert(1, part((SIGNATURE, &signature)));
     write_atomically(&given.output, |out| write_archive(&parts, out)).map_err(|error| vec![unwritten(&given.output, error)])?;
     let path = given.output.display().to_string();

@@ -51,7 +51,7 @@ impl Steps {
         Ok(Self { passes, kernels, options, target })
     }
 
-    /// Plans these passes alone.
+    /// Plans only these passes.
     #[cfg(test)]
     pub(super) fn of_passes(passes: Vec<&'static PassDef>) -> Self {
         Self { passes, kernels: false, options: disc::Options::default(), target: Options::default() }

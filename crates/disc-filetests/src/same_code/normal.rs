@@ -1,7 +1,7 @@
 //! Normalises kernels and assembly, so that names of values and functions do not show.
 //!
-//! Invariant: two texts have one normal form only if they differ in such names alone: a name
-//! becomes the number of its first occurrence (values: within their function).
+//! Invariant: two texts have one normal form only if they differ only in such names: a name becomes
+//! the number of its first occurrence (values: within their function).
 use std::collections::HashMap;
 use std::fmt::Write as _;
 

@@ -1,7 +1,7 @@
 //! Soaks the compiler: runs random programs on compiled code and on the interpreter, each with
 //! several sizes.
 //!
-//! Program number `n` of a seed depends on both alone, so its number reproduces a failure; it is
+//! Program number `n` of a seed depends only on both, so its number reproduces a failure; it is
 //! reduced before it is reported.
 //!
 //! A difference is a failure only if errors of rounding do not explain it ([`rounding`]).

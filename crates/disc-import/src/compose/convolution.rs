@@ -1,4 +1,4 @@
-//! Declares convolutions of images with features first, `[N, C, ..]`, and im2col with its inverse.
+//! Declares convolutions of images in NCHW, `[N, C, ..]`, and im2col with its inverse.
 use super::Composed;
 use crate::{
     emit::{Convolution as Form, Emitter, Sign},
@@ -65,7 +65,7 @@ fn transposed_convolution(b: &Emitter<'_>, given: TransposedConvolution) -> Comp
     })
 }
 
-/// `[C, O / groups, ..]` as the filters `[O, C / groups, ..]` of a convolution, turned round.
+/// `[C, O / groups, ..]` as the filters `[O, C / groups, ..]` of a convolution, mirrored.
 fn transposed_filters(b: &Emitter<'_>, w: Value, groups: i64) -> Result<Value, Diagnostic> {
     let sizes = b.shape(w);
     let groups = Dim::constant(groups);

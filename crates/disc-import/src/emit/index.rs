@@ -2,8 +2,8 @@
 use super::{Combine, Emitter};
 use disc_ir::{Attr, DType, Diagnostic, Dim, OpKind, Type, Value};
 
-/// The form of a gather: an index vector lies along `vector_dim` of the index and addresses the
-/// axes `index_map` of `x`.
+/// The form of a gather: an index vector is along `vector_dim` of the index and addresses the axes
+/// `index_map` of `x`.
 #[derive(Clone, Debug)]
 pub struct Gather<'a> {
     pub offset_dims: &'a [usize],

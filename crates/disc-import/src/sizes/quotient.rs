@@ -18,7 +18,7 @@ pub fn rounded_to_zero(above: &Dim, below: &Dim) -> Dim {
 pub fn rounded_to_even(above: &Dim, below: &Dim) -> Dim {
     let (twice, step) = (above * 2 + below, below * 2);
     let up = twice.floor_div(&step);
-    // 1 where the number lies in the middle, and the upper integer is odd.
+    // 1 where the number is in the middle, and the upper integer is odd.
     let is_middle = greatest(&(Dim::constant(1) - twice.modulo(&step)), &Dim::constant(0));
     &up - is_middle * up.modulo(&Dim::constant(2))
 }

@@ -117,7 +117,7 @@ impl<'py> Arguments<'py> {
         self.is_there
     }
 
-    /// Returns true if a tensor is torch's.
+    /// Returns true if a tensor is a torch tensor.
     pub(super) fn has_torch(&self) -> bool {
         self.has_torch
     }

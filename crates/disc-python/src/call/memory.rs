@@ -4,8 +4,8 @@
 //! freed blocks are kept for a call of nearly the same size.
 //!
 //! Invariants: the kept blocks have at most [`MOST_KEPT`] bytes; nobody ever waits for the list
-//! (another thread may hold it, also one that a fork left behind): a caller that does not get it
-//! asks the system.
+//! (another thread may hold it, also one that does not exist after a fork): a caller that does not
+//! get it asks the system.
 use disc_ral::{AllocError, Device, host_device};
 use std::{
     alloc::{Layout, alloc, dealloc},

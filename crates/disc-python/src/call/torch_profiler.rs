@@ -69,7 +69,7 @@ impl Ranges {
         Python::attach(|py| Self { range: self.range.clone_ref(py), open: None })
     }
 
-    /// Opens a range. A failure is torch's, and leaves the call as it is.
+    /// Opens a range. A failure concerns only torch, and leaves the call as it is.
     pub(super) fn open(&mut self, py: Python<'_>, name: &str) {
         let entered = self.range.call1(py, (name,)).and_then(|range| {
             range.call_method0(py, intern!(py, "__enter__"))?;

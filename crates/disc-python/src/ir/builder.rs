@@ -273,7 +273,7 @@ impl PyBuilder {
         guarded(|| Ok(self.solver().divisible(&dim::read(dim)?, by)))
     }
 
-    /// The module as IR text; `lines` are those of the model behind the ops.
+    /// The module as IR text; `lines` adds the model's source lines of the ops.
     #[pyo3(signature = (*, lines = false))]
     fn as_text(&self, lines: bool) -> PyResult<String> {
         guarded(|| Ok(print(&self.module(), PrintOptions { lines, ..PrintOptions::default() })))

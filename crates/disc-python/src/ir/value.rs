@@ -57,7 +57,7 @@ impl PyValue {
     }
 }
 
-/// Returns the value behind a Python object, which must belong to the builder `owner`.
+/// Returns the value of a Python object, which must belong to the builder `owner`.
 pub(super) fn read(object: &Bound<'_, PyAny>, owner: u64, what: impl FnOnce() -> String) -> PyResult<Value> {
     let Ok(value) = object.cast::<PyValue>() else {
         let came = crate::describe(object);

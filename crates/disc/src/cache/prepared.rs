@@ -43,7 +43,7 @@ impl Place {
     pub(crate) fn find(&self) -> Option<Prepared> {
         let mapped: Mapped = self.cache.map(Level::Weights, &self.key, self.bytes, self.threads)?;
         let (data, bytes) = (mapped.payload().as_ptr(), mapped.payload().len());
-        // SAFETY: the mapping, which nobody writes to; it begins at a page, its payload behind a
+        // SAFETY: the mapping, which nobody writes to; it begins at a page, its payload after a
         // number of bytes that is a multiple of `ALIGN`.
         Some(unsafe { Prepared::borrowed(data, bytes, Arc::new(mapped)) })
     }

@@ -2,8 +2,8 @@
 //! least recently used are removed first.
 //!
 //! A file is a header (magic, key, length, checksum) and the payload. Prepared weights are removed
-//! before all others: they are the fastest to remake, and take the most room. The folder belongs to
-//! this user alone: its contents will be executed.
+//! before all others: they are the fastest to remake, and take the most room. The folder belongs
+//! only to this user: its contents will be executed.
 use super::{
     Key, Level, Outcome,
     counts::{Event, count},

@@ -217,7 +217,7 @@ impl Writer {
 
     /// Runs the thread.
     fn work(&self) {
-        // SAFETY: a plain system call; on Linux it is about this thread alone. If it fails the
+        // SAFETY: a plain system call; on Linux it is only about this thread. If it fails the
         // thread is as urgent as others.
         unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, 19) };
         let mut queue = self.lock();

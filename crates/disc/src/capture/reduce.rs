@@ -1,9 +1,9 @@
 //! Makes a failing capture minimal: fewer ops, smaller sizes, fewer facts.
 //!
-//! The search is for a part of the program that fails alone: a value that compiled code gets wrong,
-//! with as few ops before it as possible, whose other operands become inputs with the values that
-//! the interpreter gives them. Then sizes shrink, as in delta debugging (Zeller and Hildebrandt,
-//! 2002): each step is kept if the rest still fails.
+//! The search is for a part of the program that fails on its own: a value that compiled code gets
+//! wrong, with as few ops before it as possible, whose other operands become inputs with the values
+//! that the interpreter gives them. Then sizes shrink, as in delta debugging (Zeller and
+//! Hildebrandt, 2002): each step is kept if the rest still fails.
 
 use super::{CallFacts, Capture};
 use crate::Error;

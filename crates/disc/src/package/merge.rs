@@ -24,7 +24,7 @@ pub(crate) struct Merged {
 }
 
 /// Merges modules. Weights of equal contents become one; other weights that share a name, and
-/// constants, get the name of their entry in front.
+/// constants, get the name of their entry as a prefix.
 ///
 /// # Errors
 /// Two functions of one name, or a weight without a value.

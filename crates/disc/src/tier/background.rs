@@ -123,8 +123,8 @@ fn lock() -> MutexGuard<'static, Queue> {
 }
 
 fn work() {
-    // SAFETY: a plain system call; on Linux it is about this thread alone. If it fails the thread
-    // is as urgent as others.
+    // SAFETY: a plain system call; on Linux it is only about this thread. If it fails the thread is
+    // as urgent as others.
     unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, 10) };
     loop {
         let job = {

@@ -4,7 +4,7 @@
 //! A shape is *hot* when its calls took as long as the compilation did: from then on, compiling
 //! once more costs at most as much as was spent already. The background thread compiles it with its
 //! sizes as constants and tries it on the inputs of a call; it is kept if it gives the same bits
-//! and is faster. A program whose first versions were not kept is left alone.
+//! and is faster. A program whose first versions were not kept is not tried again.
 //!
 //! Invariants:
 //! - no call waits: beside running, a call searches a few patterns and reads a clock twice;
@@ -166,7 +166,7 @@ impl Tier {
     }
 
     /// Hands an order to the background thread. Returns true if the request is settled: taken, or
-    /// refused for good.
+    /// refused permanently.
     #[cold]
     fn ask(self: &Arc<Self>, entry: usize, values: BTreeMap<Symbol, i64>, inputs: &[TensorRef<'_>], is_likely: bool) -> bool {
         let Ok(mut ledger) = self.ledger.try_lock() else { return false };

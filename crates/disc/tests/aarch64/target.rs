@@ -1,4 +1,4 @@
-//! Code for AArch64 behind the interface of disc-filetests, on one kind of CPU each.
+//! Code for AArch64 through the interface of disc-filetests, on one kind of CPU each.
 use crate::{
     emulator::{Process, functions, with_process},
     native::{diagnostic, host, tensors},

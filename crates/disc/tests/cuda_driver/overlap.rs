@@ -39,7 +39,7 @@ fn launches_overlap_where_it_is_asked_for() {
         // Of others the first launch of a call knows nothing.
         assert!(found.len() >= 2 && !found[0] && found[1..].iter().all(|early| *early), "{found:?}");
     }
-    // A launch that fails leaves nothing to begin behind.
+    // No launch begins early after one that failed.
     driver.fake.fail("cuLaunchKernelEx", 0, 999);
     let device = cuda(0);
     let (x, y) = (There::new(&device, &[0; 24]), There::new(&device, &[0; 12]));
@@ -59,7 +59,7 @@ fn copies_and_graphs_are_in_front_of_no_early_launch() {
     let counts: Vec<usize> = (0..5).map(|_| launches(&driver, &executable, &mut session).len()).collect();
     // From the third call on the launches are those of a graph.
     assert!(counts[0] >= 2 && counts[1] == counts[0] && counts[2..] == [0; 3], "{counts:?}");
-    // The fake driver refuses an early launch behind a copy: sizes that are fetched are copied.
+    // The fake driver refuses an early launch after a copy: sizes that are fetched are copied.
     let text = "func @main(%x: tensor<[N]xf32>) -> tensor<[M]xi64> where M <= N {
   %zero = constant dense<0.0> : tensor<f32>
   %b = broadcast_in_dim %zero, dims = [] : (tensor<f32>) -> tensor<[N]xf32>

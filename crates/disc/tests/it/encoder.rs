@@ -6,7 +6,7 @@ use disc::{
     stages,
 };
 
-/// Two layers, behind the embeddings.
+/// Two layers, after the embeddings.
 const BERT: &str = include_str!("../../../disc-codegen/tests/plans/bert.disc");
 const LAYERS: usize = 2;
 

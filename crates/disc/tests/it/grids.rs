@@ -1,4 +1,4 @@
-//! Compares the code of groups for grids with the interpreter at the sizes where another version
+//! Compares the code of groups for GPUs with the interpreter at the sizes where another version
 //! begins, and from many threads. `version_cases` checks which version runs.
 use crate::{
     version_cases::{FIRST, LINEAR, POSITIVE, SCAN_DOWN, TRANSPOSED},
@@ -127,7 +127,7 @@ fn scans_of_grids_agree_with_the_interpreter() {
     }
 }
 
-/// The median of each line and the element behind it, in 64 bits, as positions of 64 bits.
+/// The median of each line and the element after it, in 64 bits, as positions of 64 bits.
 const RANKED: &str = "
 func @main(%x: tensor<[B]x[S]xf32>) -> (tensor<[B]x[min(S, 1)]xf64>, tensor<[B]x[min(S, 1)]xi64>) {
   %w = convert %x, dtype = f64 : (tensor<[B]x[S]xf32>) -> tensor<[B]x[S]xf64>

@@ -1,4 +1,4 @@
-//! Tests products of tiles on each kind of NVIDIA's chips: which of them have a version, and that
+//! Tests matmuls of tiles on each kind of NVIDIA's chips: which of them have a version, and that
 //! results are those of the interpreter, at the edges of tiles too.
 use disc::{
     Executable, MatmulPrecision, Options, compile, from_host,

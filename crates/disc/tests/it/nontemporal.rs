@@ -11,7 +11,7 @@ func @main(%x: tensor<[B]x[S]xf32>) -> tensor<[B]x[S]xf32> {
   return %y : tensor<[B]x[S]xf32>
 }";
 
-/// Memory for one output, which starts one element behind a line.
+/// Memory for one output, which starts one element after a line.
 struct BesideALine(Vec<f32>);
 
 impl OutputAllocator for BesideALine {

@@ -162,7 +162,7 @@ fn check(level: &dyn disc_filetests::Compiled, dtype: DType) {
     }
 }
 
-/// Asserts that the result is the elements at these numbers, with their positions behind `base`.
+/// Asserts that the result is the elements at these numbers, with their positions after `base`.
 fn expect(x: &Elements, from: &[usize], found: &[Elements], at: impl Fn(usize) -> usize, base: usize, what: &str) {
     for (i, &from) in from.iter().enumerate() {
         assert_eq!(found[1].integers[at(i)], (from - base) as i64, "position {i}, {what}");

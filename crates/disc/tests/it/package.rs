@@ -1,4 +1,4 @@
-//! Writes packages and runs them with the runtime alone.
+//! Writes packages and runs them with only the runtime.
 use disc::{
     Options,
     package::{EntryView, ExportOptions, Program, export, export_bytes},

@@ -78,7 +78,7 @@ fn targets() -> Vec<&'static str> {
 fn matrices_in_memory() {
     for target in targets() {
         let [one, two] = [1, 2].map(|threads| load(ROWS, target, threads));
-        // Row counts that fill two blocks of some targets are split on these alone.
+        // Row counts that fill two blocks of some targets are split only on these.
         let few = [([0, 4096], Some(false)), ([1, 0], Some(false)), ([1, 1], Some(false)), ([1, 511], Some(false))];
         let long = [([1, 40_009], Some(true)), ([2, 20_000], Some(true)), ([7, 8191], Some(true)), ([8, 4096], Some(true))];
         let more = [([13, 4099], None), ([24, 2048], None), ([25, 2048], Some(false)), ([300, 1031], Some(false))];

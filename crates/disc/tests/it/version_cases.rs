@@ -1,4 +1,4 @@
-//! Runs each kind of version, on the host or on a device for grids.
+//! Runs each kind of version, on the host or on a GPU.
 use super::versions::{
     ATTENTION, ATTENTION_OF_ANY, ATTENTION_OF_BF16, ATTENTION_OF_HALVES, COLUMNS, ENLARGED, NEGATED, NONTEMPORAL_BYTES, PRODUCT,
     SCAN, SOFTMAX, SORT, SUMS, TURNED_HALVES, WINOGRAD, load, load_on,
@@ -79,7 +79,7 @@ struct Case {
     program: &'static str,
     inputs: Vec<Vec<i64>>,
     ends: &'static str,
-    /// The device of versions for grids.
+    /// The device of versions for GPUs.
     device: Option<&'static str>,
 }
 

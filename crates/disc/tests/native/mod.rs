@@ -1,4 +1,4 @@
-//! Runs compiled code for the CPU levels of this machine, and for the simulated GPUs, behind the
+//! Runs compiled code for the CPU levels of this machine, and for the simulated GPUs, through the
 //! interface of disc-filetests.
 //!
 //! Invariant: a failure keeps its code, whoever found it.

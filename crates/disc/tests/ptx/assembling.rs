@@ -1,4 +1,4 @@
-//! Assembles by each tool of this machine, through the runtime's own door.
+//! Assembles by each tool of this machine, through the runtime's own API.
 use crate::{corpus::CHIP, machine_code::disassemble, program::Kernels, tools::Tools};
 use disc::MatmulPrecision;
 use disc_codegen::target::{NVIDIA, NVIDIA_SPECIFIC};

@@ -5,7 +5,7 @@ const ACCESSES: [&str; 9] = ["ld.", "st.", "atom.", "red.", "cp.", "ldmatrix.", 
 const WAIT: &str = "griddepcontrol.wait;";
 const DEPENDENTS: &str = "griddepcontrol.launch_dependents;";
 
-/// Checks each kernel of a module: on a chip whose launches may overlap it waits in front of all
+/// Checks each kernel of a module: on a chip whose launches may overlap it waits before all
 /// accesses and branches, once; on others it does not.
 pub(crate) fn check(ptx: &str, chip: &str) -> Result<(), String> {
     let number = chip.trim_start_matches("sm_").trim_end_matches('a').parse::<u32>().map_err(|error| error.to_string())?;

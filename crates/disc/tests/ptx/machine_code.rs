@@ -16,8 +16,8 @@ impl MachineCode {
         self.instructions.iter().filter(begins).count()
     }
 
-    /// Returns true if the kernel waits for the launches before in front of each access of memory
-    /// that they may access.
+    /// Returns true if the kernel waits for the earlier launches before each access of memory that
+    /// they may access.
     pub(crate) fn waits_first(&self) -> bool {
         let first = |names: &[&str]| {
             let begins = |instruction: &String| names.iter().any(|name| instruction.starts_with(name));

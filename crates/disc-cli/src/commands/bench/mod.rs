@@ -50,7 +50,7 @@ pub(super) fn package(given: &BenchArguments) -> Result<Answer, Vec<Diagnostic>>
 }
 
 impl BenchArguments {
-    /// Returns the values that are asked for, those behind the file included.
+    /// Returns the values that are asked for, those after the file included.
     fn data(&self) -> RunArguments {
         let mut data = self.data.clone();
         data.values.input.extend(self.more.iter().cloned());
