@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 #: Steps without a meaning of their own.
 _FILLERS = frozenset(dis.opmap[name] for name in ("CACHE", "EXTENDED_ARG", "PRECALL") if name in dis.opmap)
-#: Lower bits of an argument that are flags, in front of the number of a name.
+#: Lower bits of an argument that are flags, before the number of a name.
 FLAGS = {
     dis.opmap[name]: bits
     for name, bits, since in (

@@ -56,7 +56,7 @@ def capture(module: Any, path: str | os.PathLike[str]) -> Iterator[Recording]:
 
     Args:
         module: The result of ``disc.optimize``, or of ``torch.compile`` with this backend.
-        path: The file of the first call; a second one goes to ``path`` with ``-2`` behind its stem,
+        path: The file of the first call; a second one goes to ``path`` with ``-2`` after its stem,
             and so on, as do the parts of a module that disc compiles in parts.
 
     Yields:

@@ -66,7 +66,7 @@ class DimError(Error):
     default_code = "E0602"
     #: The fact that the call breaks, if it is one that the model implied.
     fact: str | None = None
-    #: The size that the call has where the program has one size alone.
+    #: The size that the call has where the program has only one size.
     size: int | None = None
 
 

@@ -273,7 +273,8 @@ def profiler(all_threads: bool):
 def load(artifact, weights: Sequence[tuple[str, Any]], outputs: str, name: str | None = None):
     """Prepares the weights for the compiled code, and makes it callable.
 
-    ``weights`` are named tensors. They are used where they lie: a change in place may be seen.
-    ``outputs`` names the framework whose tensors a call returns, ``name`` the model in profiles.
+    ``weights`` are named tensors. They are used in place, without a copy: a change in place may be
+    seen. ``outputs`` names the framework whose tensors a call returns, ``name`` the model in
+    profiles.
     """
     return artifact.load(list(weights), outputs=outputs, name=name)

@@ -35,7 +35,7 @@ class Words(NamedTuple):
         return f"{self.subject} is {self.predicate}"
 
     def needed(self) -> str:
-        """The words behind "the module needs"."""
+        """The words after "the module needs"."""
         return f"{self.subject} to be {self.predicate}"
 
 

@@ -285,7 +285,7 @@ def load(
     verify: bool | str = True,
     require_signature: str | os.PathLike[str] | None = None,
 ) -> Package:
-    """Opens a package; needs NumPy alone.
+    """Opens a package; needs only NumPy.
 
     All but the weights is verified each time.
 

@@ -57,7 +57,7 @@ def _compiled(v: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def kernel_lines(values: dict[str, Any]) -> list[tuple[str, list[str]]]:
-    """The lines of the model behind each group of kernels, in the order of the groups."""
+    """The model's source lines of each group of kernels, in the order of the groups."""
     return sorted(values.get("lines", {}).items(), key=lambda pair: int(pair[0][1:]))
 
 

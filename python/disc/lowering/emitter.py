@@ -1,7 +1,7 @@
 """Emits ops of the compiler for the lowerings of a front end.
 
 Each op of the compiler that a lowering uses has one method here, so that names and attributes of
-ops are in this file alone. Shapes broadcast as in NumPy; types are promoted by the rules of the
+ops are only in this file. Shapes broadcast as in NumPy; types are promoted by the rules of the
 framework. Lowerings say what a framework's ops mean.
 
 Conventions: ``x, y`` are values (they have ``shape`` and ``dtype``); a *scalar* is a Python number,

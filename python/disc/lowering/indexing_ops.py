@@ -40,8 +40,8 @@ class IndexingOps:
         bounds: str = "check",
         batching=(),
     ):
-        """The general form: an index vector lies along ``vector_dim`` of ``index`` and addresses
-        the axes ``index_map`` of x.
+        """The general form: an index vector is along ``vector_dim`` of ``index`` and addresses the
+        axes ``index_map`` of x.
 
         ``batching``: axes that x and the index have in common.
         """
@@ -108,8 +108,8 @@ class IndexingOps:
         return self.op("or", self.op("compare", a, c, direction="LT"), only_c)
 
     def top_k(self, x, k, largest: bool = True, skip=None):
-        """The ``k`` greatest (or least) of the last axis behind the first ``skip``,
-        NaN as greatest, and their places (i64).
+        """The ``k`` greatest (or least) of the last axis after the first ``skip``, NaN as greatest,
+        and their places (i64).
         """
         behind = {} if skip is None else {"skip": skip}
         return tuple(self.op("top_k", x, k=k, largest=largest, index_dtype="i64", **behind))

@@ -77,7 +77,7 @@ def rounded_to_even(above, below):
     """
     twice, step = above * 2 + below, below * 2
     up = twice // step
-    # 1 where the number lies in the middle, and the upper integer is odd.
+    # 1 where the number is in the middle, and the upper integer is odd.
     return up - greatest(1 - twice % step, 0) * (up % 2)
 
 

@@ -114,7 +114,7 @@ def extremes_replacements() -> list[tuple]:
 
 
 class NamedSource(Source):
-    """A source of sizes that has a name alone."""
+    """A source of sizes that has only a name."""
 
     def __init__(self, place: str):
         self.place = place

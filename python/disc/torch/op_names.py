@@ -28,7 +28,7 @@ def _is_known(name: str) -> bool:
 
 
 def _higher_order() -> dict:
-    """The ops of control flow and the like, by name; a program prints their names alone."""
+    """The ops of control flow and the like, by name; a program prints only their names."""
     return torch._ops._higher_order_ops
 
 

@@ -175,9 +175,7 @@ def _obstacle(directory: str) -> str | None:
 
 @contextlib.contextmanager
 def _notes(directory: str, kind: type, files: tuple):
-    """Notes of earlier processes on the bytecode behind modules of a class;
-    stores new ones at the end.
-    """
+    """Earlier processes' notes on the bytecode of a class's modules; stores new ones at the end."""
     about = repr((sys.version, files, kind.__module__, kind.__qualname__)).encode("utf-8", "surrogatepass")
     notes = Notes(extension.cache_get(directory, "bytecode", about))
     try:
@@ -312,9 +310,7 @@ _VALUES = (
 
 
 class _Values(torch.overrides.TorchFunctionMode):
-    """Notes what reads values of tensors behind the back of the tracer:
-    those of weights are not in the key.
-    """
+    """Notes reads of tensors' values that the tracer does not see: the key omits weights."""
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         if func in _VALUES:

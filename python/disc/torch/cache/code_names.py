@@ -152,7 +152,7 @@ def _text(steps: list[dis.Instruction]) -> str:
 
 def _built(steps: list[dis.Instruction]) -> str:
     """The pattern of a format, whose last step is this one;
-    what lies between its constants may be anything.
+    what is between its constants may be anything.
     """
     left, pieces = steps[-1].arg or 0, []
     after = steps[-1]

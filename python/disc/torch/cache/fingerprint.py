@@ -112,7 +112,7 @@ def digest(
 
 
 def own_files() -> tuple:
-    """This package as it lies on disk, which has to be as it was loaded."""
+    """This package as it is on disk, which has to be as it was loaded."""
     stats = sorted(_files(os.path.dirname(disc.__file__), ""), key=operator.itemgetter(0))
     for name, stat in stats:
         if max(stat.st_mtime_ns, stat.st_ctime_ns) > disc._LOADED_NS:

@@ -69,8 +69,8 @@ def is_python(kind: type) -> bool:
 
 
 def _is_of_c(kind: type) -> bool:
-    """Returns true for a class that was written in C though it lies on the heap:
-    it has functions that are its own alone.
+    """Returns true for a class that was written in C though it is on the heap: it has functions
+    that no other class has.
     """
     functions = (types.MethodDescriptorType, types.WrapperDescriptorType, types.ClassMethodDescriptorType)
     held = vars(kind).values()

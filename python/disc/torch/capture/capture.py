@@ -83,16 +83,16 @@ def capture(
 
     Ops that ``serves`` does not name are captured as the steps that torch makes of them.
     ``in_grad_mode`` is for a module that asks for the mode of its caller. The values in ``held``
-    become inputs behind the arguments.
-    ``may_export`` allows torch.export, which puts fake tensors into the module while it runs: calls
-    of other threads would meet them.
+    become inputs after the arguments. ``may_export`` allows torch.export, which puts fake tensors
+    into the module while it runs: calls of other threads would meet them.
     """
     start = time.perf_counter()
     reached.forget(module)
     arguments, tensors = flatten_arguments(module, args, kwargs or {}, held)
     _check_examples(arguments, tensors)
     device = device_of_module(module, arguments.tensor_names, tensors)
-    # Behind a window it is a slice; how a cache lies makes no difference to what is computed of it.
+    # After a window it is a slice; the layout of a cache makes no difference to what is computed of
+    # it.
     cached = set(kv_caches.leaves_of_caches(arguments.spec))
     tensors = [t.contiguous() if i in cached else t for i, t in zip(arguments.tensors, tensors, strict=True)]
     plan = arguments.plan(dims, tensors)

@@ -62,7 +62,7 @@ class CapturedGraph:
     is_part: bool = False
     #: Weights keep changing: each call takes them as inputs.
     takes_weights: bool = False
-    #: Containers outside of the module that a trace filled, and that calls leave alone.
+    #: Containers outside of the module that a trace filled, and that calls do not change.
     tables: list[str] = field(default_factory=list)
 
     @property

@@ -25,7 +25,7 @@ class Seen:
     def __init__(self):
         self.shapes: list[tuple] = []
         self.changes: list[Change] = []
-        #: The buffers that were assigned anew; what they are is behind the results.
+        #: The buffers that were assigned anew; their values are after the results.
         self.assigned: list[str] = []
         self.out_spec: pytree.TreeSpec | None = None
         self.returned_caches: tuple[int | None, ...] = ()

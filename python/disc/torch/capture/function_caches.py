@@ -5,7 +5,7 @@ A function that is called first while its module is traced computes fake tensors
 its cache would hand them to the next trace, and to eager calls for ever.
 
 Caches are found as globals and in classes of loaded modules, as attributes of the traced modules,
-and in closures of their methods; those of torch and of Python are left alone.
+and in closures of their methods; those of torch and of Python are ignored.
 Dicts are those of modules and classes whose code the traced module reaches.
 Invariant: a cache or a dict that got no fake tensor keeps its entries.
 """

@@ -18,7 +18,7 @@ def settle(captured, module, arguments, tensors) -> None:
     inputs = set(traced.inputs)
 
     def is_table(name: str, result) -> bool:
-        """Returns true for what is computed of weights alone, and is the same after each call."""
+        """Returns true for what is computed only from weights, and is the same after each call."""
         return name not in differ and not traced.depends_on(result, inputs | {weights.get(name)})
 
     traced.drop_assignments({name for name, result in traced.assignments if is_table(name, result)})

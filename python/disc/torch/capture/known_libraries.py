@@ -1,8 +1,8 @@
 """Recognizes lines of torch and transformers whose questions about sizes change no result.
 
 A rule is an entry of one table: the library and its versions, the file, the text of the line, and
-why the condition of that line need not be kept. A line counts in a file of the library alone, and
-in a version that the rule was read in: elsewhere, and with ``DISC_LIBRARY_RULES=0``, the condition
+why the condition of that line need not be kept. A line counts only in a file of the library, and in
+a version for which the rule was read: elsewhere, and with ``DISC_LIBRARY_RULES=0``, the condition
 is kept, which serves fewer sizes and is never wrong.
 """
 

@@ -1,8 +1,8 @@
 """State that a module keeps from call to call: attributes that ``forward`` assigns,
 and containers in them that it changes.
 
-A trace must leave none of it behind, and what it read of it is fixed. Whether that matters is found
-by calling the module itself: a table that is made once and kept, or a note that nobody reads,
+A trace must leave no side effects, and what it read of such state is fixed. A call of the module
+itself shows whether that matters: a table that is made once and kept, or a note that nobody reads,
 changes no result, and a counter that is added does.
 
 Not here: writes in place to tensors (``lowering.functionalize``), and state of other objects.

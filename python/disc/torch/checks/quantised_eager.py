@@ -1,9 +1,9 @@
 """Runs a module in eager mode with the weights of its matmuls quantised as compiled code has them:
 what a module of ``Options(weights=)`` is compared with. Rows are quantised too, where they are by
-``Options(activations=)``, but those of recurrent layers, which are one op of torch's.
+``Options(activations=)``, but those of recurrent layers, which are one op of torch.
 
 Invariant: the matrices are those that the pass ``quantize-weights`` takes. They are right operands
-of a matmul in f32, computed of weights alone, and large enough.
+of a matmul in f32, computed only from weights, and large enough.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class _Quantised(TorchDispatchMode):
     def __init__(self, form: str, rows: bool, weights: Iterable[torch.Tensor]):
         super().__init__()
         self._form, self._rows = form, rows
-        #: Tensors that are computed of weights alone: held, so that no other one gets their ids.
+        #: Tensors that are computed only from weights: held, so that no other one gets their ids.
         self._fixed = {id(t): t for t in weights}
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):

@@ -25,7 +25,7 @@ class _Argument:
 
 
 def lifted(gm: torch.fx.GraphModule) -> tuple[torch.fx.GraphModule, list[torch.Tensor]]:
-    """The graph with a placeholder behind its own for each tensor that it holds; these tensors."""
+    """The graph with a placeholder, after its own, for each tensor that it holds; these tensors."""
     held = [node for node in gm.graph.nodes if node.op == "get_attr" and _is_tensor(gm, node)]
     if not held:
         return gm, []

@@ -221,7 +221,7 @@ class BoundWriting(BoundMixed):
         program = code.program.program
         self._state = State.of(lambda: None, program, list(code.compilation.captured.arguments.names))
         self._written = tuple(program.written)
-        # The results come first; the new values of what was written are behind them.
+        # The results come first; the new values of what was written are after them.
         self._plain = self._result.plain
 
     def run(self, args: tuple) -> list:

@@ -1,8 +1,8 @@
-"""Divides the results of a graph of dynamo's into those that compiled code computes and those that
-are made of arguments, or of other results, behind the call.
+"""Divides the results of a graph of dynamo into those that compiled code computes and those that
+are made of arguments, or of other results, after the call.
 
-An argument that is returned, views, and numbers of sizes are made behind the call: they share
-memory as in eager mode, and cost no kernel.
+An argument that is returned, views, and numbers of sizes are made after the call: they share memory
+as in eager mode, and cost no kernel.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def _refuse_freed_views(traced: Traced) -> None:
 
 
 def _shared(traced: Traced, sources: set) -> list[torch.fx.Node]:
-    """The tensors in whose memory several results lie, as each of them is written through the
+    """The tensors whose memory several results share, as each of them is written through the
     others; not those of arguments.
     """
     results: dict[Any, set] = {}
@@ -165,7 +165,7 @@ def _strided(dense: torch.Tensor, stride: tuple) -> torch.Tensor:
 
 
 def _printed_of(result, sources: set, printer: Printer) -> str | None:
-    """Prints a result that is made of ``sources`` alone; None for what has to be computed."""
+    """Prints a result that is made only of ``sources``; None for what has to be computed."""
     if not isinstance(result, torch.fx.Node):
         if isinstance(result, SYMBOLIC) and result.node.expr.free_symbols - printer.sizes.keys():
             raise UnsupportedOp("a result is a number that depends on data")
@@ -222,7 +222,7 @@ def _dense_order(val: torch.Tensor) -> list[int] | None:
 
 
 def _in_memory_order(graph: torch.fx.Graph, output: torch.fx.Node, node: torch.fx.Node) -> torch.fx.Node:
-    """``node`` with its axes in the order of eager mode's memory: compiled code gives what lies in
+    """``node`` with its axes in the order of eager mode's memory: compiled code gives results in
     row-major order.
     """
     val = node.meta["val"]
@@ -241,7 +241,7 @@ def _in_memory_order(graph: torch.fx.Graph, output: torch.fx.Node, node: torch.f
 
 
 def _dense(node: torch.fx.Node, text: str) -> str:
-    """Prints the result that lies in the order of eager mode's memory."""
+    """Prints the result that has the order of eager mode's memory."""
     order = _dense_order(node.meta["val"])
     if order is None:
         return text

@@ -2,7 +2,7 @@
 AOTAutograd makes of it, each for all sizes.
 
 Invariant: the backward compiler never raises. AOTAutograd would keep its error and raise it at
-``backward()``; a part that is not compiled is torch's, and the report says why.
+``backward()``; PyTorch runs a part that is not compiled, and the report says why.
 """
 
 from __future__ import annotations

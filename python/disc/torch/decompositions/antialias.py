@@ -90,7 +90,7 @@ def _resample(x, axis: int, out, align_corners: bool, factor, weight_of, reach: 
 
 def _scale(size, out, align_corners: bool, factor, reach: int, dtype: torch.dtype):
     """The number of cells of the image per step of the result,
-    and the most that lie under a filter.
+    and the most that are under a filter.
     """
 
     def number(n):

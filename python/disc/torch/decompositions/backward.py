@@ -179,7 +179,7 @@ def _of_differences(grad, difference, distance, p):
 
 def _trilinear(a, b, c, expand1, expand2, expand3, sumdim, unroll_dim=1):
     """The product of three tensors that miss the axes of ``expand1``, ``expand2`` and ``expand3``,
-    added up over ``sumdim``: two products of matrices.
+    added up over ``sumdim``: two matmuls.
     """
     rank = a.dim() + len(expand1)
     axes = [[axis for axis in range(rank) if axis not in absent] for absent in (expand1, expand2, expand3)]

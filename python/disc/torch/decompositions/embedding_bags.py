@@ -57,7 +57,7 @@ def _scales_backward(grad, weight, indices, offsets, offset2bag, mode, padding_i
 def _bags(indices, offsets, count, padding_idx):
     """The bag of each look-up, and which look-ups count: those that are not ``padding_idx``."""
     begins = offsets[:count].to(torch.int64)
-    # A bag at the end, without a look-up, begins behind the last one.
+    # A bag at the end, without a look-up, begins after the last one.
     length = indices.shape[0]
     marks = torch.zeros(length + 1, dtype=torch.int64, device=indices.device)
     marks = marks.index_add(0, begins, torch.ones_like(begins))

@@ -18,7 +18,7 @@ def _sizes(a) -> tuple[int, int]:
     """The numbers of rows and columns, which are fixed."""
     torch._check(a.dim() >= 2, lambda: "linalg: expected matrices")
     for n in a.shape[-2:]:
-        # Without a question about the size, which would stay behind.
+        # Without a question about the size, which would stay as a guard.
         example = n.node.hint if isinstance(n, torch.SymInt) else n
         if example is None or example > MOST_ROWS or a.dtype not in (torch.float32, torch.float64):
             raise RuntimeError(
@@ -284,5 +284,5 @@ OWN = {
     aten.triangular_solve.default: triangular_solve,
 }
 if hasattr(aten, "cholesky"):
-    # torch 2.15 has ``linalg_cholesky`` alone.
+    # torch 2.15 has only ``linalg_cholesky``.
     OWN[aten.cholesky.default] = lambda a, upper=False: cholesky(a, upper=upper)

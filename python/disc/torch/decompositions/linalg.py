@@ -17,7 +17,7 @@ MOST_ROWS = 8
 def rows_of(a) -> int:
     torch._check(a.dim() >= 2, lambda: "linalg: expected matrices")
     n = a.shape[-1]
-    # Without a question about the size, which would stay behind.
+    # Without a question about the size, which would stay as a guard.
     example = n.node.hint if isinstance(n, torch.SymInt) else n
     if example is None or example > MOST_ROWS or a.dtype not in (torch.float32, torch.float64):
         # The name of the size lets capture choose the example's.

@@ -1,4 +1,4 @@
-"""Looks up the decomposition of an op without a lowering: ours, or else torch's.
+"""Looks up the decomposition of an op without a lowering: ours, or else that of torch.
 
 Not here: decompositions of ops that have a lowering; torch's would hide from the compiler what is
 computed.
@@ -29,7 +29,7 @@ _WHOLE = frozenset(
     )
 )
 
-#: Their lowerings give the result alone, and not what a backward op takes beside it.
+#: Their lowerings give only the result, and not what a backward op takes besides it.
 _ONE_RESULT = frozenset((aten.log_sigmoid_forward.default,))
 
 

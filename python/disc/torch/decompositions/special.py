@@ -143,7 +143,7 @@ def isin(elements, test_elements, *, assume_unique=False, invert=False):
     dtype = torch.result_type(elements, test_elements)
     elements, tests = elements.to(dtype), test_elements.to(dtype).flatten().sort().values
     place = torch.searchsorted(tests, elements.contiguous())
-    # Behind the last one is another, which none is compared with: there may be no test element.
+    # After the last one is another, with which none is compared: there may be no test element.
     beside = torch.cat([tests, tests.new_zeros(1)])[place]
     found = (beside == elements) & (place < tests.shape[0])
     return ~found if invert else found

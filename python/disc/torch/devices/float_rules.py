@@ -1,7 +1,7 @@
 """Reads which products of f32 tensors a CUDA device may compute from operands rounded to tf32.
 
-The rule is torch's, and is read when a module is compiled: matmuls are exact unless the user allows
-tf32, convolutions and recurrent layers are rounded unless the user forbids it.
+The rule is that of torch, and is read when a module is compiled: matmuls are exact unless the user
+allows tf32, convolutions and recurrent layers are rounded unless the user forbids it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def float_rules() -> FloatRules:
 
 
 def _of(switches, allows_tf32) -> str:
-    # Up to torch 2.8 there is the flag alone; later ones refuse to read it where a program has set
+    # Up to torch 2.8 there is only the flag; later ones refuse to read it where a program has set
     # both.
     if switches is not None and hasattr(switches, "fp32_precision"):
         return "tf32" if switches.fp32_precision == "tf32" else "ieee"

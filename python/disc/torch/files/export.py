@@ -46,7 +46,7 @@ def export(
     """Compiles ``module`` for inputs of any size and writes it to ``path`` as a package.
 
     Buffers that calls change (a static cache, statistics of batch norm) are refused, unless
-    ``state`` is ``"inputs"``: they are inputs behind the others then, by their names in the module.
+    ``state`` is ``"inputs"``: they are inputs after the others then, by their names in the module.
     A call writes to them in place; what the module assigns anew is an output of that name. The
     caller holds the state, and starts with the values that ``module.named_buffers()`` has.
 

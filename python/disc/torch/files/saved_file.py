@@ -27,7 +27,7 @@ class SavedModel:
     module: torch.nn.Module
     args: tuple
     kwargs: dict[str, Any]
-    #: The program is right for the sizes of the example alone.
+    #: The program is right only for the sizes of the example.
     is_static: bool = False
 
 

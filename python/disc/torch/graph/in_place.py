@@ -8,8 +8,8 @@ aten = torch.ops.aten
 
 
 _NOT_WRITES = {aten.detach_.default, aten.requires_grad_.default}
-#: The positions of the running statistics, which these write where the argument behind them is
-#: true, whatever their schema says.
+#: The positions of the running statistics, which these write where the argument after them is true,
+#: whatever their schema says.
 _STATISTICS = {
     aten.batch_norm.default: (3, 4),
     aten.instance_norm.default: (3, 4),

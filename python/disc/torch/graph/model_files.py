@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
-#: The line of the model behind an op in the text of a program.
+#: The model's source line of an op, in the text of a program.
 _LOCATION = re.compile(r' loc\("((?:[^"\\]|\\.)*)":(\d+)( "(?:[^"\\]|\\.)*")?\)$', re.MULTILINE)
 _PACKAGES = ("site-packages", "dist-packages")
 
@@ -62,7 +62,7 @@ def without_lines(text: str) -> str:
 def moved(text: str, files: dict[str, _Kept]) -> str:
     """The text of a stored program with the lines where they are now: an edit may have moved them.
 
-    A line that is not found again is left out. The code behind it is the same: the key of a stored
+    A line that is not found again is left out. The code of the op is the same: the key of a stored
     program covers that.
     """
     changed = {

@@ -26,8 +26,8 @@ def nodes_elsewhere(
     """The nodes that torch runs since they give or read tensors on other devices than ``device``,
     and why; with constants and weights elsewhere that are results.
 
-    ``left`` are nodes that torch runs for other reasons. The results of a part of a graph go to
-    compiled code alone.
+    ``left`` are nodes that torch runs for other reasons. The results of a part of a graph go only
+    to compiled code.
     """
     places = {node: _device(node.meta.get("val"), device) for node in traced.graph.nodes}
     if all(place is None for place in places.values()):

@@ -25,7 +25,7 @@ class Program:
     weights: list[tuple[str, torch.Tensor | None]] = field(default_factory=list)
     #: One per leaf of the module's result: an index into the outputs, or a constant.
     outputs: list[tuple[str, Any]] = field(default_factory=list)
-    #: Names of parameters and buffers that are inputs, behind those of the call: calls change them.
+    #: Names of parameters and buffers that are inputs, after those of the call: calls change them.
     state: list[str] = field(default_factory=list)
     #: The inputs that are written to, and those of them that have to be contiguous.
     written: list[int] = field(default_factory=list)

@@ -12,7 +12,7 @@ DRAWN_AGAIN = ("run_and_save_rng_state", "run_with_rng_state")
 
 
 def draws(node: torch.fx.Node) -> bool:
-    """Returns true if a node draws from torch's generator: dropout does in training mode alone."""
+    """Returns true if a node draws from torch's generator: dropout does only in training mode."""
     if str(node.target) in DRAWN_AGAIN:
         return True
     if torch.Tag.nondeterministic_seeded not in getattr(node.target, "tags", ()):

@@ -122,7 +122,7 @@ class Names:
 
 
 def place(t: torch.Tensor) -> tuple | None:
-    """The memory of a tensor and how it lies there; None if it has none of its own."""
+    """The memory of a tensor and its layout there; None if it has none of its own."""
     if type(t) not in PLAIN or t.layout is not torch.strided or t.is_meta or not t.numel():
         return None
     if isinstance(t, torch.nn.parameter.UninitializedTensorMixin) or t.is_conj() or t.is_neg():

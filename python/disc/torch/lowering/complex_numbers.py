@@ -1,8 +1,8 @@
 """Complex tensors, as rotary embeddings and Fourier transforms use them: a pair of values,
 the real and the imaginary part.
 
-Ops that only move elements, and linear ones, work on both parts alone. What is not named here is
-not supported.
+Ops that only move elements, and linear ones, work on each part separately. What is not named here
+is not supported.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """``torch.cond`` and ``while_loop``: branches and loops of the compiler.
 
 Their graphs become regions, which see the values around them. What a region binds (sizes from data,
-numbers out of tensors) is known within it alone; results have sizes that are known in front of it.
+numbers out of tensors) is known only within it; results have sizes that are known before it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Ops that torch has for CUDA devices alone: what AOTAutograd and exported programs have for
+"""Ops that torch has only for CUDA devices: what AOTAutograd and exported programs have for
 attention and batch norm.
 
 Each gives the results that inference uses; those for a backward pass are not computed.

@@ -297,7 +297,7 @@ def diagonal_scatter(b, x, source, offset=0, dim1=0, dim2=1):
     order = [*(k for k in range(len(x.shape)) if k not in (i, j)), i, j]
     x, last = b.transpose(x, order), len(order) - 2
     element = b.add(b.iota([x.shape[-2]], 0, "i64"), b.lift(min(offset, 0), "i64"))
-    # One element more: a diagonal behind the corners has none.
+    # One more element: a diagonal beyond the corners has none.
     padded = b.pad(b.convert(source, x.dtype), b.lift(0, x.dtype), [0] * (last + 1), [0] * last + [1])
     value = b.broadcast(b.take(padded, last, element, bounds="clamp"), x.shape, list(range(last + 1)))
     mask = b.broadcast(_on_diagonal(b, x.shape[-2:], offset), x.shape, [last, last + 1])
@@ -363,7 +363,7 @@ def _padded(edge, crops_first: bool = False):
     """Padding axis by axis; ``edge(b, x, axis, low, high)`` gives the two parts that
     are joined to the axis.
 
-    Where a number is negative the axis is cropped: behind that, or before it.
+    Where a number is negative the axis is cropped: after that, or before it.
     """
 
     def entry(b, x, pads):

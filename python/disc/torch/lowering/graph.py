@@ -373,7 +373,7 @@ class Walk:
             self.lack(name, error.message, error.help, node=node)
             return MISSING
         except Error as error:
-            # The op of the compiler refuses its operands, and names itself alone.
+            # The op of the compiler refuses its operands, and names only itself.
             if error.code != "E0204":
                 raise
             where = f" ({source})" if (source := source_line(node)) else ""

@@ -1,4 +1,4 @@
-"""Contractions of torch: products of matrices, linear layers, einsum, attention.
+"""Contractions of torch: matmuls, linear layers, einsum, attention.
 
 Attention is written in primitive ops: the compiler finds the pattern again.
 """

@@ -6,7 +6,7 @@ from ...lowering.sizes import spread
 
 
 def _windows(n: int, kernel, stride, padding, ceil_mode: bool) -> dict:
-    """The attributes that all pools have; without a stride, windows lie side by side."""
+    """The attributes that all pools have; without a stride, windows are side by side."""
     is_given = stride is not None and not (isinstance(stride, (list, tuple)) and not stride)
     kernel, padding = spread(kernel, n), spread(padding, n)
     return {

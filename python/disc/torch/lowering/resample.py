@@ -122,7 +122,7 @@ def _places(b, size, out, align_corners, scale, dtype, own_ways=()):
 
 def _linear_phases(b, x, axis, factor):
     """The last axis with ``factor`` cells for each one;
-    in front of the first cell torch reads two, one with weight 0.
+    before the first cell torch reads two, one with weight 0.
     """
     size, parts = x.shape[axis], []
     cell, zero = b.iota([size], 0, "i64"), b.lift(0, x.dtype)
@@ -167,7 +167,7 @@ def _linear_axis(b, x, axis, out, scale, factor, *, align_corners):
 
 def upsample_cubic(b, x, size, align_corners, scales=None, *more):
     """Bicubic: four cells of each axis, by the polynomials of Keys with A = -0.75;
-    beyond an end lies the last cell.
+    beyond an end is the last cell.
     """
     cubic = functools.partial(_cubic_axis, b, align_corners=align_corners)
     return b.convert(_resampled(b, b.wide(x), _scales(scales, more, 2), cubic), x.dtype)
@@ -217,9 +217,9 @@ def affine_grid(b, theta, size, align_corners):
     return b.move(b.dot(cells, theta, contracting=([last], [2])), last, 0)
 
 
-#: Features from which on they are the last axis while an image is sampled: those of a cell lie
-#: together then, and a place is found once for all. An open number is taken for a small one, as of
-#: an image.
+#: Features from which on they are the last axis while an image is sampled: those of a cell are
+#: adjacent in memory then, and their place is found once. An open number is taken for a small one,
+#: as of an image.
 _MANY_FEATURES = 8
 
 
@@ -279,8 +279,8 @@ def _grid_place(b, grid, which, size, align_corners):
 
 
 def _inner(b, place, size, padding, align_corners):
-    """Moves a place behind the border inside: not at all (0), to the border (1),
-    mirrored at the border (2).
+    """Moves a place beyond the border inside: not at all (0), to the border (1), mirrored at the
+    border (2).
     """
     if padding == 0:
         return place

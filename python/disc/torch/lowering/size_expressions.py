@@ -44,7 +44,7 @@ class Expressions:
 
     @contextlib.contextmanager
     def region(self):
-        """Sizes and numbers that are bound within are not known behind it."""
+        """Sizes and numbers that are bound within are not known after it."""
         before = dict(self.symbols), dict(self.numbers), dict(self._known)
         try:
             yield
@@ -155,8 +155,8 @@ class Expressions:
 
     def _near(self, factor: float, near: Fraction, size):
         """A size by a factor that is a fraction but for its last place."""
-        # Next to an integer, the product of floats rounds to it wherever it lies within a half of
-        # the last place.
+        # Next to an integer, the product of floats rounds to it wherever it is within a half of the
+        # last place.
         if abs(Fraction(factor) - near) * 2**54 >= abs(near):
             if self.check is None or not size.free_symbols <= set(self.symbols):
                 raise UnsupportedOp(f"a size that is computed by the factor {factor} is not supported")

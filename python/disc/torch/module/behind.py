@@ -64,7 +64,7 @@ class Behind:
     def __init__(self, dispatcher: Dispatcher):
         self._dispatcher = dispatcher
         #: False after a fork in the middle of a compilation, which may have left locks of the
-        #: interpreter's imports behind: PyTorch serves the child's calls.
+        #: interpreter's imports taken: PyTorch serves the child's calls.
         self._compiles = True
         self._begin()
 
@@ -172,7 +172,7 @@ def _load() -> None:
             time.sleep(0)
             given = time.perf_counter()
 
-    # The function is that of this thread alone.
+    # The function is only that of this thread.
     sys.setprofile(give_way)
     try:
         from ..capture import capture  # noqa: F401

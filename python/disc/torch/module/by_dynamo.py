@@ -26,7 +26,7 @@ from .entry import Entry, Refused
 if TYPE_CHECKING:
     from ..compile.inference import CompiledGraph
 
-#: After so many seconds of compilation, further parts of a module are torch's.
+#: After so many seconds of compilation, PyTorch runs further parts of a module.
 MOST_SECONDS = 60.0
 #: It advises on graph breaks, which the report has.
 _NOISY = ("torch._dynamo.variables.tensor",)

@@ -48,7 +48,7 @@ _COMPILE = logging.getLogger("disc.compile")
 _is_dynamo_compiling = torch.compiler.is_dynamo_compiling
 _RUNTIME = logging.getLogger("disc.runtime")
 _UNREADABLE = "an argument holds itself, or is nested too deep"
-#: After so many forms of call a new one is torch's.
+#: After so many forms of call, PyTorch runs a new one.
 MOST_FORMS = 32
 #: After so many programs for changes of the module a further change runs in PyTorch.
 MOST_CHANGES = 8
@@ -323,7 +323,7 @@ class Dispatcher:
             entry.use(refreshed(entry, module))
 
     def is_compiled(self, args: tuple, kwargs: dict) -> bool:
-        """Returns true if compiled code serves a call, and not torch alone."""
+        """Returns true if compiled code serves a call, and not only PyTorch."""
         for entry in self._form(args, kwargs).entries:
             if isinstance(entry, GraphEntry):
                 with contextlib.suppress(Refused):

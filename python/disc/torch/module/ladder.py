@@ -3,7 +3,7 @@
 Invariants:
 
 - an error that the user caused is raised: about ``dims=``, options, or this machine;
-- with ``fallback="error"`` each rung below the first is an error.
+- with ``fallback="error"`` each step of the fallback order after the first is an error.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def build(request: Request, stage: Callable[[str], None]) -> Entry:
         if strict:
             raise
         return EagerEntry(request.original, _as_error(error))
-    # What is wrong with ``dims`` is the user's to mend.
+    # The user has to fix what is wrong with ``dims``.
     arguments.plan(request.dims, tensors)
     try:
         request.device = device_of_module(request.module, arguments.tensor_names, tensors)
@@ -211,7 +211,7 @@ def _whole(request: Request, stage) -> CompiledEntry:
         stage("capture")
         if not is_likely_there:
             ahead.enter_context(extension.memory_ahead(needed))
-        # The key of a capture does not hold which ops the user leaves to torch.
+        # The key of a capture does not hold which ops the user lets PyTorch run.
         chooses = bool(options.block_ops or options.allow_ops or request.held) or request.takes_weights
         asked = capture_cache.look_up(
             request.module,

@@ -250,7 +250,7 @@ class OptimizedModule(torch.nn.Module, Compiled, metaclass=StandInType):
         """
         self._refuse_released()
         own = OrderedDict((k.removeprefix(prefix), v) for k, v in state_dict.items() if k.startswith(prefix))
-        # Versions of entries are known to the whole dict alone: these are taken for today's.
+        # Versions of entries are known only to the whole dict: these are taken for today's.
         own._metadata = {name: {"version": m._version} for name, m in self.original.named_modules()}
         assign = local_metadata.get("assign_to_params_buffers", False)
         try:

@@ -2,8 +2,8 @@
 
 ``type(fast)`` has what the class of the original has, since libraries look methods up there;
 ``isinstance`` and ``super()`` take a stand-in for an instance of that class, by its ``__class__``.
-Methods that torch's base class has too, and special methods, which Python looks up on the class
-alone, are put into the class.
+Methods that torch's base class has too, and special methods, which Python looks up only on the
+class, are put into the class.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Compiles further programs for calls that break a fact of the first one.
 
-The first call that breaks a fact is torch's; the second one has a variant captured in the
-background, with its sizes, while torch serves it. A form has at most ``MOST`` of them. A dim that
+PyTorch runs the first call that breaks a fact; the second one has a variant captured in the
+background, with its sizes, while PyTorch serves it. A form has at most ``MOST`` of them. A dim that
 two programs have fixed (by a loop of Python) is fixed by the next one too, most likely: a variant
 is for one size then, and the calls of each size are counted apart.
 

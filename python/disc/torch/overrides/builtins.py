@@ -262,7 +262,7 @@ def _functions(space: dict) -> list[types.FunctionType]:
 
 def is_about_numbers(error: Exception) -> bool:
     """Returns true if torch was given a stand-in for a type (``x.to(int)``):
-    it knows Python's own alone.
+    it knows only Python's own.
     """
     return any(
         name in str(error) for name in (_Standing.__name__, f"'{_Int.__name__}'", f"'{_Float.__name__}'")

@@ -168,7 +168,7 @@ def _one_hot(input, num_classes=-1):
 
 
 def _parts_of_all(self, dimension, size, step) -> bool:
-    """Returns true if windows do not overlap, and nothing lies between them."""
+    """Returns true if windows do not overlap, and nothing is between them."""
     return expression(size) == expression(step)
 
 

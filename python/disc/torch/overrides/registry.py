@@ -1,5 +1,5 @@
 """Changes what torch and Python do while a module is traced: one table of overrides,
-active in the tracing thread alone.
+active only in the tracing thread.
 
 An override is put in place when the first capture of the process begins and taken out when the last
 one ends. What is in place asks whether this thread is within the override's scope, and else calls

@@ -22,7 +22,7 @@ def _detect_is_causal_mask(mask, is_causal=None, size=None):
 
 def _encode(self, src, mask=None, src_key_padding_mask=None, is_causal=None):
     # Without gradients eager leaves padding out if it is at the end of each line, and has 0 in its
-    # place behind the layers.
+    # place after the layers.
     padding = src_key_padding_mask
     if mask is not None or not isinstance(padding, FakeTensor) or not _leaves_out(self, src):
         return _forward(self, src, mask, padding, is_causal)

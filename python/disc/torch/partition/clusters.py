@@ -32,7 +32,7 @@ class Cluster:
     nodes: list[torch.fx.Node]
     #: The tensors that it takes, in the order of its inputs.
     taken: list[torch.fx.Node]
-    #: The sizes that it takes behind them.
+    #: The sizes that it takes after them.
     sizes: list[sympy.Symbol]
     #: The tensors that it gives.
     given: list[torch.fx.Node]

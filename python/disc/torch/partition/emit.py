@@ -249,7 +249,7 @@ def _check_number(value, wanted) -> None:
 
 
 def _last_uses(graph: CapturedGraph, steps: list[Step]) -> dict[int, list[torch.fx.Node]]:
-    """For each step the values that nothing reads behind it."""
+    """For each step the values that nothing reads after it."""
     last: dict[torch.fx.Node, int] = {}
     for i, step in enumerate(steps):
         if isinstance(step, torch.fx.Node):

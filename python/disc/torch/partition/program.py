@@ -49,7 +49,7 @@ class Left:
     op: str
     reason: str
     source: str | None
-    #: It computes something: it is no view and allocates no memory alone.
+    #: It computes something: it is no view, and does more than to allocate memory.
     computes: bool
 
 

@@ -1,13 +1,14 @@
 """Decides who runs each node of a captured graph: the graph is lowered for trial,
-and a node whose lowering fails is left to torch.
+and a node whose lowering fails runs in PyTorch.
 
-So arguments, dtypes and devices decide, not names alone. The results of a node that is left are new
+So arguments, dtypes and devices decide, not only names. The results of a node that is left are new
 inputs of the trial.
 
 Invariants:
 
 - what the trial lowered, the lowering of a cluster lowers too;
-- a node within a graph of control flow is not left alone: the op that holds the graph is.
+- a node within a graph of control flow does not fall back by itself: the op that holds the graph
+  does.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Containers of transformers as pytrees: caches of keys and values, as arguments and as results.
 
 A cache is its tensors; what else it notes (types of layers, a window, flags) must be the same in
-each call, as its structure. How many words a layer has seen and no longer holds, behind its window,
-is the length of a tensor that is read by nobody: a size.
+each call, as its structure. The number of words that a layer has seen and no longer holds, after
+its window, is the length of a tensor that is read by nobody: a size.
 """
 
 from __future__ import annotations
@@ -155,7 +155,7 @@ def _made_layer(held: dict[str, Any], note: tuple):
 
 
 def leaves_of_caches(spec: pytree.TreeSpec, start: int = 0) -> list[int]:
-    """The leaves that lie in a cache."""
+    """The leaves that are in a cache."""
     if isinstance(spec.context, tuple) and isinstance(spec.context[-1] if spec.context else None, _Options):
         return list(range(start, start + spec.num_leaves))
     found = []

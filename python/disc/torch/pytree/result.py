@@ -25,7 +25,7 @@ class Result:
         self.make = self._maker(spec)
 
     def build(self, values, tensors):
-        # Behind what is returned are the new values of what the module changes.
+        # After what is returned are the new values of what the module changes.
         is_plain = self.plain and len(values) == len(self.outputs)
         return self.make(values if is_plain else self.leaves(values, tensors))
 

@@ -1,4 +1,4 @@
-"""Finds and shortens the expressions behind torch's symbolic numbers."""
+"""Finds and shortens the expressions of torch's symbolic numbers."""
 
 from __future__ import annotations
 

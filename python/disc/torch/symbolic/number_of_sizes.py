@@ -32,7 +32,7 @@ class NumberOfSizes:
 
 
 def number_of_sizes(value, places: Mapping[sympy.Symbol, tuple[int, int]]) -> NumberOfSizes | None:
-    """``value``, a number of torch's, by the sizes that its symbols have ``places`` for; None if it
+    """``value``, a number of torch, by the sizes that its symbols have ``places`` for; None if it
     depends on something else.
     """
     if not isinstance(value, SYMBOLIC) or not value.node.expr.free_symbols <= places.keys():

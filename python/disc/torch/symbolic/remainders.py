@@ -2,7 +2,7 @@
 remainders, for all integers, and writes sizes that are padded to whole windows as multiples.
 
 Padding as TensorFlow does it is ``max(0, 2 * ceil(x / 2) - x + 1)``, where ``2 * ceil(x / 2) - x``
-is 0 or 1. torch keeps the maximum, and the size behind the next such layer holds it three times:
+is 0 or 1. torch keeps the maximum, and the size after the next such layer holds it three times:
 expressions that grow exponentially take minutes. The compiler's dims decide the same
 (``crates/disc-ir/src/dim/periodic.rs``), once they are made.
 

@@ -45,7 +45,7 @@ def _fill_diagonal(x, value, wrap=False):
 
 
 def _narrow(x, dim, start, length):
-    # torch asks for the sign of the place where it begins; the compiled code checks that it lies
+    # torch asks for the sign of the place where it begins; the compiled code checks that it is
     # within.
     sizes, strides = list(x.shape), x.stride()
     axis = torch._prims_common.canonicalize_dim(x.dim(), dim)
@@ -59,7 +59,8 @@ def _narrow(x, dim, start, length):
 
 
 def _unflatten(x, dim, sizes):
-    # Whatever way a tensor lies, each of its axes can be split; torch asks for sizes to find that.
+    # Whatever the layout of a tensor, each of its axes can be split; torch asks for sizes to find
+    # that.
     axis, sizes = torch._prims_common.canonicalize_dim(x.dim(), dim), list(sizes)
     open_at = [i for i, size in enumerate(sizes) if type(size) is int and size < 0]
     known = math.prod(size for i, size in enumerate(sizes) if i not in open_at)

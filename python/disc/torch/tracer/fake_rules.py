@@ -8,8 +8,8 @@ trace. What these ops give of dense operands is the same whatever the answers ar
 Invariants:
 
 - a rule gives the type and the sizes that torch gives, or nothing: sizes that are not written
-  alike, types that differ, and whatever is an error are left to torch, which puts conditions on
-  sizes or says what is wrong;
+  alike, types that differ, and whatever is an error fall to torch, which puts conditions on sizes
+  or says what is wrong;
 - what an op needs of its sizes is asked for by ``torch._check``, as torch does.
 """
 
@@ -219,7 +219,7 @@ def _linear(x, weight, bias=None) -> Plain | None:
     return x.dtype, [*x.shape[:-1], weight.shape[0]]
 
 
-#: They give a result that lies as their operands do.
+#: They give a result in the layout of their operands.
 ELEMENTWISE = {
     **{
         getattr(aten, name).default: _unary
@@ -247,19 +247,19 @@ ELEMENTWISE = {
     aten.masked_fill.Scalar: _masked_fill,
     aten.to.dtype: _to_dtype,
 }
-#: Their results lie in order, however their operands do.
+#: Their results are in order, whatever the layout of their operands.
 ANYHOW = {
     aten.contiguous.default: _contiguous,
     aten.layer_norm.default: _layer_norm,
     aten.linear.default: _linear,
     aten.matmul.default: _matmul,
 }
-#: They keep features last where these lie last.
+#: They keep channels last where operands have that layout.
 IMAGES = {
     aten.batch_norm.default: _batch_norm,
     aten.conv2d.default: _convolution,
 }
-#: Of operands that lie in order their results do.
+#: Of operands in order, their results are in order.
 IN_ORDER = {
     **IMAGES,
     aten.softmax.int: _along,
@@ -305,7 +305,7 @@ class PlainResults:
 
     def of(self, func, args, kwargs, tensors, lying) -> tuple[torch.dtype, list, Order, bool] | None:
         """Type, sizes, order, and whether it is a view of the first tensor;
-        ``lying`` says how ``tensors`` lie.
+        ``lying`` are the layouts of ``tensors``.
         """
         if func in VIEWS:
             found = view_of(func, tensors[0], lying[0], *args[1:], **kwargs)

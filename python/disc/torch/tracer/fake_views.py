@@ -20,14 +20,14 @@ from ..symbolic.expressions import expression
 
 aten = torch.ops.aten
 
-#: The axes of a dense tensor as they lie in memory, the outermost first.
+#: The axes of a dense tensor in the order of its memory, the outermost first.
 Order = tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class Lying:
     order: Order
-    #: Nothing lies between the elements.
+    #: Nothing is between the elements.
     dense: bool = True
 
 
@@ -37,7 +37,7 @@ def alike(a, b) -> bool:
 
 
 class Orders:
-    """In which order the axes of tensors lie."""
+    """The order of the axes of tensors in memory."""
 
     def __init__(self):
         #: Large sizes of no pattern: strides that fit them fit all sizes.
@@ -52,7 +52,7 @@ class Orders:
             return None
         if any(value == 1 and expression(size) != 1 for value, size in zip(sizes, t.shape, strict=True)):
             return None  # min(1, n), say
-        # An axis of one element lies anywhere: it stays where it is.
+        # An axis of one element may be anywhere: it stays where it is.
         long = sorted((a for a, size in enumerate(sizes) if size != 1), key=lambda a: (-strides[a], a))
         step, dense = 1, True
         for axis in reversed(long):
@@ -210,7 +210,7 @@ VIEWS = {
 
 def view_of(func, x, lying: Lying | None, *args, **kwargs) -> tuple[list, Order, bool] | None:
     """The sizes and the order of a view, and whether it is one."""
-    # The offset of a view of a part of a tensor is left to torch.
+    # The offset of a view of a part of a tensor is computed by torch.
     if lying is None or not lying.dense or expression(x.storage_offset()) != 0:
         return None
     return VIEWS[func](x, lying.order, *args, **kwargs)

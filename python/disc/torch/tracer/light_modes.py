@@ -6,7 +6,7 @@ dynamo sees while disc traces. Its import takes as long as the trace of a small 
 Invariants:
 
 - functions of torch are copied, not replaced; what hides decompositions is an override
-  (``overrides.registry``), in the tracing thread alone;
+  (``overrides.registry``), only in the tracing thread;
 - where torch needs dynamo for more, it imports it.
 """
 

@@ -49,7 +49,7 @@ _STEPS = {
 
 
 def size_of(x) -> int | torch.SymInt | None:
-    """The integer that a node stands for, if it is computed from sizes alone; nothing else."""
+    """The integer that a node stands for, if it is computed only from sizes; nothing else."""
     if isinstance(x, (int, torch.SymInt)) and not isinstance(x, bool):
         return x
     if not isinstance(x, torch.fx.Node) or x.op != "call_function":

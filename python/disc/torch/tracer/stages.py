@@ -267,7 +267,7 @@ def as_result(recorder: Recorder, op: Op):
     """Records any other op, and notes its results for equal ones."""
     func, out, met = op.func, op.out, op.met
     if func is aten.contiguous.default and any(t is out for t in met):
-        # As the example lies; an input may lie otherwise.
+        # In the layout of the example; an input may have another one.
         out = aten.alias.default(out)
     # A conversion to the type that a tensor has, and its kin.
     same = next((i for i, t in enumerate(met) if t is out), None)

@@ -138,7 +138,7 @@ def _is_plain(t: torch.Tensor) -> bool:
 class Recorder(SchemaCheckMode):
     """Records the ops of one trace.
 
-    It derives from ``SchemaCheckMode`` for its place alone: above autograd and all decompositions.
+    It derives from ``SchemaCheckMode`` only for its place: above autograd and all decompositions.
     """
 
     @classmethod
@@ -265,7 +265,7 @@ class Recorder(SchemaCheckMode):
         return self.orders[kind]
 
     def _dense(self, dtype: torch.dtype, shape: list, order, device: torch.device) -> tuple[FakeTensor, int]:
-        """A dense tensor whose axes lie in this order."""
+        """A dense tensor whose axes are in this order in memory."""
         key = dtype, _key(shape), order, device
         if key not in self.lying:
             with torch._C._DisableTorchDispatch():

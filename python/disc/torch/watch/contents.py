@@ -39,7 +39,7 @@ class Contents:
         self._kinds = [type(x) for x in (*reach.modules, *reach.objects)]
         self._modes = [torch.get_default_dtype(), *(now for _, now in asked(reach.asked))]
         self._tied = _numbers(tables)
-        # Values are compared by the watch alone.
+        # Only the watch compares values.
         self._tensors = [(t, -1 if t.is_inference() else t._version) for t, _ in reach.tensors]
 
     def is_same(self, other: Contents) -> bool:
