@@ -1,5 +1,5 @@
-"""Matrix products of many row counts, compiled once, beside eager PyTorch: interleaved, with one
-thread and with two.
+"""Matmuls of many row counts, compiled once, beside eager PyTorch: interleaved, with one thread and
+with two.
 
 `cases()` gives the products to a harness; `main` prints a table of GFLOP/s and ratios (above 1:
 disc is faster) and one line of JSON at the end.
@@ -35,7 +35,7 @@ WARM_SEVERAL = 30e-3
 
 
 class Product(torch.nn.Module):
-    """A product of two inputs; the right one may lie transposed, as keys of attention do."""
+    """A matmul of two inputs; the right one may be stored transposed, as keys of attention do."""
 
     def __init__(self, transposed: bool):
         super().__init__()

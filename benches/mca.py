@@ -1,6 +1,6 @@
 """Estimates hot loops of AArch64 by LLVM's machine-code analyser: nothing runs on hardware.
 
-The inner loop of a micro-kernel is compared with a loop of its products alone, on independent
+The inner loop of a micro-kernel is compared with a loop of only its products, on independent
 registers of the same CPU model. Other loops are compared with what their instructions take of the
 busiest resource of the model, as if none waited for another.
 """
@@ -146,7 +146,7 @@ def throughput(lines: list[str], cpu: str) -> float:
 
 
 def bound(lines: list[str], cpu: str) -> float:
-    """The cycles of the products of a turn alone, each of which waits for none."""
+    """The cycles of only the products of a turn, each of which waits for none."""
     products = [line for line in lines if MULTIPLIES.search(line)]
     name, rest = products[0].split(None, 1)
     last = rest.split(",")[-1].strip()

@@ -3,7 +3,7 @@ lengths to a small BERT with masks, each after the answer to its last one.
 
     benches/serving.py [--seconds 60] [--clients 16]
 
-Every answer is compared with eager. ONNX Runtime is behind the same front, axum and binary tensors
+Every answer is compared with eager. ONNX Runtime has the same front end, axum and binary tensors
 (benches/overhead/src/bin/ort_server.rs). Each server has one worker with one thread: the other core
 is for the clients, which are threads of this process. The servers take turns, so that both see the
 same machine. The record goes to benches/records.

@@ -26,7 +26,7 @@ def interleaved(calls: Sequence[Callable[[], object]], rounds: int, threads: int
 
 
 def least_of_processor(calls: Sequence[Callable[[], object]], rounds: int) -> list[float]:
-    """Least processor seconds of one run of each call, which run on this thread alone: right while
+    """Least processor seconds of one run of each call, which run only on this thread: right while
     other programs run, too.
     """
     repeats = [max(1, _repeats(call) // 2) for call in calls]

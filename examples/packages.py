@@ -1,4 +1,4 @@
-"""Writes two programs over one table of weights into a package, and runs them with NumPy alone."""
+"""Writes two programs over one table of weights into a package, and runs them with only NumPy."""
 
 import os
 import tempfile

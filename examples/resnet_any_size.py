@@ -18,7 +18,7 @@ with torch.no_grad():
         torch.testing.assert_close(logits, model(images).logits, atol=1e-4, rtol=1e-4)
         print(f"{batch} image(s) of {height:3} by {width:3}: classes {logits.argmax(-1).tolist()}")
 
-    # Memory in the order of a camera, features last, needs no other compilation.
+    # Memory in the order of a camera, channels last, needs no other compilation.
     images = torch.rand(2, 3, 120, 80).contiguous(memory_format=torch.channels_last)
     torch.testing.assert_close(fast(images).logits, model(images).logits, atol=1e-4, rtol=1e-4)
 

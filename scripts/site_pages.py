@@ -25,7 +25,7 @@ FENCES = re.compile(r"^(```|~~~).*?^\1", re.MULTILINE | re.DOTALL)
 
 
 def place(path: str) -> str:
-    """The site's path of a file of the repository, if it is a page or lies in docs/."""
+    """The site's path of a file of the repository, if it is a page or is in docs/."""
     if path == "README.md":
         return "index.md"
     if path.startswith("docs/"):

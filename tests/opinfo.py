@@ -48,7 +48,7 @@ DTYPES = {
     "f16": torch.float16,
     "bf16": torch.bfloat16,
 }
-#: Ops that draw random numbers: torch's, unless an option says otherwise.
+#: Ops that draw random numbers: they run in PyTorch, unless an option says otherwise.
 _RANDOM = re.compile(r"dropout|rrelu|fractional_max_pool|rand")
 RESULTS = Path(__file__).with_name("opinfo_results.json")
 #: Seconds for one sample.

@@ -41,7 +41,7 @@ class Turn:
 
 @dataclass(frozen=True)
 class Times:
-    """Median microseconds of a call: in a burst, of the host alone, and of a call and its wait."""
+    """Median microseconds of a call: in a burst, of only the host, and of a call and its wait."""
 
     us: float
     host_us: float

@@ -1,7 +1,8 @@
 """Counts the bytes that kernels of disc move, by ncu, beside their times under it.
 
-ncu runs a process of its own in which each graph is called once; it replays every kernel alone, so
-its times are those of kernels, not of calls. Where ncu may not read the counters, the part says so.
+ncu runs a process of its own in which each graph is called once; it replays every kernel
+separately, so its times are those of kernels, not of calls. Where ncu may not read the counters,
+the part says so.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Core ops of ATen in jax.numpy, by name: those that the suites need.
 
-Arguments are those of ATen. Results may have a wider type than torch's: the caller casts them.
+Arguments are those of ATen. Results may have a wider type than in torch: the caller casts them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def dtype(of: torch.dtype):
 
 
 def name_of(target) -> str:
-    """The name of an op, without its overload where that changes the types of arguments alone.
+    """The name of an op, without its overload where that changes only the types of arguments.
 
     >>> name_of(torch.ops.aten.add.Tensor), name_of(torch.ops.aten.max.dim)
     ('add', 'max.dim')

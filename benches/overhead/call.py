@@ -67,7 +67,7 @@ def modules() -> dict[str, Callable]:
 
 
 def bert() -> tuple[Callable, Callable]:
-    """A BERT of 12 narrow layers: its call, and its compiled code alone."""
+    """A BERT of 12 narrow layers: its call, and only its compiled code."""
     config = BertConfig(
         hidden_size=16, num_hidden_layers=12, num_attention_heads=2, intermediate_size=32, vocab_size=100
     )

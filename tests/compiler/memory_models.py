@@ -109,7 +109,7 @@ def packed():
 
 
 class Residual(nn.Module):
-    """Layers that add to what is there, which is needed for that alone."""
+    """Layers that add to what is there, which is needed only for that."""
 
     def __init__(self, *layers):
         super().__init__()
@@ -189,7 +189,7 @@ def experts():
 
 
 class Crossed(nn.Module):
-    """Values of several widths: a wide one lies where two narrower ones were."""
+    """Values of several widths: a wide one is stored where two narrower ones were."""
 
     def __init__(self):
         super().__init__()
@@ -266,7 +266,7 @@ def phases_and_a_norm():
 
 
 def phases_and_a_norm_of_each():
-    """Rows are normalised where they lie, which is the result's memory."""
+    """Rows are normalised in place, which is the result's memory."""
     layers = nn.ConvTranspose2d(16, 16, 3, 2), nn.InstanceNorm2d(16)
     return nn.Sequential(*layers), lambda n: torch.randn(1, 16, n, n + 3)
 
@@ -334,7 +334,7 @@ def blocks():
 
 
 class Siamese(nn.Module):
-    """Two images that go the same way, and meet behind it."""
+    """Two images through the same layers, joined after them."""
 
     def __init__(self):
         super().__init__()
@@ -431,7 +431,7 @@ def positions():
 
 
 def squares():
-    """A sound behind strides, and squares of its length: neither is always the larger one."""
+    """A sound after strides, and squares of its length: neither is always the larger one."""
     from transformers import Wav2Vec2ConformerConfig, Wav2Vec2ConformerModel
 
     widths = {"hidden_size": 64, "num_attention_heads": 4, "intermediate_size": 128, "conv_dim": (32,) * 7}

@@ -212,7 +212,7 @@ CASES = {
     "a mask of blocks": Case(in_blocks, lambda b, s: (torch.randn(b, s),), (BS,), 1),
     "a mask of turns in front of a softmax": Case(in_turns, lambda b, s: (torch.randn(b, s),), (BS,), 1),
     "a mask of long blocks": Case(long_blocks, lambda b, s: (torch.randn(b, s),), (BS,), 1),
-    # What costs something and rows share is computed in front of them.
+    # What costs something and rows share is computed before them.
     "a scale of columns": Case(scaled, lambda b, s: (torch.randn(b, s), torch.randn(s)), (BS, {0: "S"}), 1),
     "a norm with scales": Case(
         scaled_norm,

@@ -41,7 +41,7 @@ def masked(x):
 
 
 CASES = {
-    # The input of every function is turned: [B, S, C] lies in memory, functions see [B, C, S].
+    # The input of every function is transposed: [B, S, C] is in memory, functions see [B, C, S].
     "loss": Case(lambda x, y: loss(x.transpose(1, 2), y), 1, labels=True),
     "sum of powers": Case(lambda x: x.transpose(1, 2).exp().sum(1), 1),
     "largest": Case(lambda x: x.transpose(1, 2).max(1), 1),
@@ -84,7 +84,7 @@ def test_turned_rows_equal_eager_at_all_sizes(name):
 
 
 def as_map(x):
-    """Tokens behind the first one as an image, as models of dense features have them."""
+    """Tokens after the first one as an image, as models of dense features have them."""
     b, n, c = x[:, 1:].shape
     return x[:, 1:].transpose(1, 2).reshape(b, c, 2, n // 2) * 1.5
 

@@ -18,7 +18,7 @@ class Net(nn.Module):
 
 
 class Refused(nn.Module):
-    """disc serves sizes below eight alone."""
+    """disc serves only sizes below eight."""
 
     def forward(self, x):
         return x + 1 if x.shape[0] < 8 else x - 1

@@ -1,4 +1,4 @@
-"""From IR text or a builder to results: the compiler behind the extension module."""
+"""From IR text or a builder to results: the compiler in the extension module."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The runtime on AArch64, under qemu: picks the code of a package by what the CPU has, and runs it.
 
-With ``DISC_AARCH64=all`` alone: `make test-aarch64`. The C API is built by a Rust compiler with the
+Only with ``DISC_AARCH64=all``: `make test-aarch64`. The C API is built by a Rust compiler with the
 library for AArch64 (``scripts/arm64.sh rustc``).
 """
 

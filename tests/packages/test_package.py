@@ -1,4 +1,4 @@
-"""Packages: written from torch modules, opened with NumPy alone."""
+"""Packages: written from torch modules, opened with only NumPy."""
 
 from __future__ import annotations
 

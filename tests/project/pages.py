@@ -1,7 +1,7 @@
 """Runs the code blocks of README.md and docs/guide, by Sybil.
 
 - Blocks of Python run in the order of the page, in one namespace, in an empty folder. What a page
-  leaves out is in an HTML comment in front of it.
+  leaves out is in an HTML comment before it.
 - A block with the comment ``# raises E0403`` has to raise that error.
 - A block that begins with ``# on a GPU`` runs where disc has one; elsewhere Python parses it.
 - Of a shell block, the commands of disc and openssl run. Of the others, that would install, build

@@ -194,7 +194,7 @@ def test_requests_of_the_same_sizes_are_joined(serve, lookup):
         return server.infer("lookup", ids=np.full((1, size), index), mask=np.ones((1, size), bool))
 
     with concurrent.futures.ThreadPoolExecutor(12) as pool:
-        for _ in range(3):  # The first joined runs are compared with runs of each request alone.
+        for _ in range(3):  # The first joined runs are compared with separate runs.
             assert {status for status, _ in pool.map(ask, [3] * 4, range(4))} == {200}
         before = server.metric("disc_request_batches_total")
         answers = [pool.submit(ask, size, index) for size in (3, 4) for index in range(4)]
@@ -208,7 +208,7 @@ def test_requests_of_the_same_sizes_are_joined(serve, lookup):
         status, answer = bad.result()
     assert status == 400
     assert "99" in answer["error"]
-    # Two lanes; the one with the bad index ran again, each request alone.
+    # Two lanes; the one with the bad index ran again, each request separately.
     assert server.metric("disc_request_batches_total") - before <= 2 + 5 < 9
 
 

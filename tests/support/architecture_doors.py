@@ -1,6 +1,6 @@
-"""The ways to compile a model that ``tests/support/architectures.py`` tries.
+"""The entry points to compile a model that ``tests/support/architectures.py`` tries.
 
-Each door takes an architecture and gives a row of the table: what became of the calls.
+Each entry point takes an architecture and gives a row of the table: what became of the calls.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def _difference_of_outputs(a, e) -> str | None:
 
 
 def _row(report: dict, faults: list[tuple[int, Fault]], longest: float) -> dict:
-    """The columns of all doors; faults alone decide about the kind here."""
+    """The columns of all entry points; only faults decide about the kind here."""
     kinds = {kind for _, (kind, _) in faults}
     return {
         "kind": "wrong" if "wrong" in kinds else "error" if kinds else "whole",

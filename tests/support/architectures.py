@@ -2,7 +2,8 @@
 
 ``python tests/support/architectures.py [--door compile] [--only PATTERN] [--out FILE] [--page F]``
 prints a line of JSON for each model. A model runs in a process of its own, under a time limit.
-``--page`` writes the table from ``--from`` files too. The doors are in architecture_doors.py.
+``--page`` writes the table from ``--from`` files too. The entry points are in
+architecture_doors.py.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Generates words with small models of transformers, compiled and eager, and compares the tokens.
 
 ``python tests/support/decoding.py [--only PATTERN] [--doors NAMES] [--caches NAMES] [--ways NAMES]
-[--steps N] [--out FILE]`` prints a line of JSON for each case. A model behind a door with a cache
-runs in a process of its own, under a time limit, in one way after the other: later ways find the
-graphs of earlier ones. Where eager mode itself fails, the case is "refused".
+[--steps N] [--out FILE]`` prints a line of JSON for each case. A model at an entry point with a
+cache runs in a process of its own, under a time limit, in one way after the other: later ways find
+the graphs of earlier ones. Where eager mode itself fails, the case is "refused".
 """
 
 from __future__ import annotations
@@ -154,7 +154,7 @@ def main() -> int:
 
 
 def tried(name: str, door: str, cache: str, ways: list[str], steps: int) -> dict:
-    """The rows of a model behind a door with a cache."""
+    """The rows of a model at an entry point with a cache."""
     # All models of transformers share the wrapper that dynamo counts recompilations of.
     torch._dynamo.config.recompile_limit = 64
     # Beyond it, eager mode must not serve unseen.

@@ -54,7 +54,7 @@ fn serve(path: &str, address: &str) -> Result<(), Box<dyn std::error::Error>> {
 fn work(mut session: Session, listener: &TcpListener) -> io::Result<()> {
     loop {
         let (client, _) = listener.accept()?;
-        // A client that goes away costs its own connection alone.
+        // A client that goes away costs only its own connection.
         let _ = answer(&mut session, &client);
     }
 }

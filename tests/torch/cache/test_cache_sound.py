@@ -209,7 +209,7 @@ class OfTorch(torch.nn.Module):
 
 
 def test_a_constant_of_unknown_origin_is_not_kept(folder, monkeypatch):
-    """torch is known by version: what somebody adds to it is seen in the graph alone."""
+    """torch is known by version: what somebody adds to it is seen only in the graph."""
     monkeypatch.setattr(torch, "disc_test_table", torch.rand(4), raising=False)
     for _ in range(2):
         assert _state(OfTorch(), torch.rand(4)) == "unsure: a tensor [4] of unknown origin"

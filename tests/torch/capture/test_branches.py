@@ -22,7 +22,7 @@ class Model(nn.Module):
 
 
 class TwoLayers(nn.Module):
-    """The two ways differ in their weights alone."""
+    """The two branches differ only in their weights."""
 
     def __init__(self):
         super().__init__()

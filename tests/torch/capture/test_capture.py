@@ -311,7 +311,7 @@ def test_facts_are_spelled_as_python():
 
 @pytest.mark.parametrize("swapped", [False, True])
 def test_a_batch_of_1_stays_dynamic_beside_the_one_channel_of_a_model(swapped, compile_module):
-    """Both have size 1 in the example: what the weights fix is the channel alone."""
+    """Both have size 1 in the example: the weights fix only the channel."""
 
     class Model(nn.Module):
         def __init__(self):

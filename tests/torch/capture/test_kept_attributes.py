@@ -14,7 +14,7 @@ from torch import nn
 
 
 class Switches(nn.Module):
-    """A short call turns a mode on for good, as BigBird does."""
+    """A short call turns a mode on permanently, as BigBird does."""
 
     def __init__(self):
         super().__init__()

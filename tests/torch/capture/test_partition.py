@@ -133,7 +133,7 @@ def test_writes_stay_in_order():
 
 
 class Changes(nn.Module):
-    """Computes values of buffers alone, beside an op that disc lacks, and changes the buffers."""
+    """Computes values only of buffers, beside an op that disc lacks, and changes the buffers."""
 
     def __init__(self):
         super().__init__()

@@ -1,5 +1,5 @@
 """The quick tracer against torch.export: the same ops, facts and fixed sizes;
-and what is left to torch.export.
+and what only torch.export captures.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ class Images(nn.Module):
         x = F.dropout(self.norm(self.a(x)), 0.5, self.training)
         tokens = self.last(x.flatten(2).transpose(1, 2))
         b, n, c = tokens.shape
-        # Features lie last here.
+        # Channels are last here.
         image = tokens.transpose(1, 2).reshape(b, c, *x.shape[2:])
         image = self.b(image) + self.norm(image)
         rows = F.interpolate(self.group(x), scale_factor=2, mode="bilinear") + 1

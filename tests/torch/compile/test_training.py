@@ -14,7 +14,7 @@ from training_models import CASES
 
 FRAMEWORK = {"fallback": "framework"}
 #: Adam divides noise by noise where a gradient is zero but for rounding, such as that of a bias
-#: in front of a batch norm: a weight may then differ by as much as the steps moved it.
+#: before a batch norm: a weight may then differ by as much as the steps moved it.
 MOST_MOVED = 0.06
 
 

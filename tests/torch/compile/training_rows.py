@@ -379,7 +379,7 @@ def _windows() -> list[Row]:
 
 
 def _grids() -> list[Row]:
-    """Grids that leave the image."""
+    """A sampling grid that leaves the image."""
     paddings = ("zeros", "border", "reflection")
     forms = [("bilinear", padding, corners) for padding in paddings for corners in (False, True)]
     forms += [("bicubic", padding, False) for padding in paddings]

@@ -47,7 +47,7 @@ class Driver:
 
 
 class DeviceArray:
-    """An array in memory of the device, lent by DLPack's protocol alone."""
+    """An array in memory of the device, lent only by DLPack's protocol."""
 
     def __init__(self, driver, array):
         self.driver, self.array = driver, np.ascontiguousarray(array)

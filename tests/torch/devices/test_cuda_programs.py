@@ -116,7 +116,7 @@ def test_an_encoder_of_transformers(cuda):
     assert_alike(transformers.BertModel(config, add_pooling_layer=False), (), inputs)
 
 
-# Ops that torch has for CUDA devices alone.
+# Ops that torch has only for CUDA devices.
 
 
 def _attention(x, mask=None):

@@ -1,4 +1,4 @@
-"""Modules on a GPU: compiled for it where disc has the device, else torch's."""
+"""Modules on a GPU: compiled for it where disc has the device, else run by PyTorch."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from torch._higher_order_ops.while_loop import while_loop
 
 class Sides(nn.Module):
     """Sides with weights of their own, several results and sizes;
-    the condition may lie within another.
+    the condition may be within another.
     """
 
     def __init__(self):

@@ -1,5 +1,5 @@
 """Pooling at sizes that one compilation has not seen, beside torch:
-windows that end behind the input, or in its padding.
+windows that end after the input, or in its padding.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ SIZES = {
     2: [(20, 24), (7, 9), (33, 12), (11, 10), (14, 15), (4, 5), (6, 31)],
     3: [(8, 9, 10), (7, 7, 7), (11, 6, 13), (5, 12, 4)],
 }
-#: Window, stride, padding. Between padding and stride, a last window may begin behind the input or
-#: not, as the size has it.
+#: Window, stride, padding. Between padding and stride, a last window may begin after the input or
+#: not, depending on the size.
 FORMS = ((3, 2, 1), (2, 2, 0), (3, 2, 0), (3, 3, 1), (2, 3, 1), (4, 3, 2), (4, 1, 2))
 
 

@@ -1,4 +1,4 @@
-"""The doors of ``tests/support/architectures.py`` see differences and count graphs."""
+"""The entry points of ``tests/support/architectures.py`` see differences and count graphs."""
 
 from __future__ import annotations
 

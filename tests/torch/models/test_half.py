@@ -118,7 +118,7 @@ def test_every_op_rounds_as_in_eager(dtype, compile_module):
     module = Roundings().eval()
 
     def inputs(rows):
-        # Whole vectors: of the elements behind them torch rounds the product with alpha, too.
+        # Whole vectors: of the elements after them torch rounds the product with alpha, too.
         x = (torch.randn(rows, 64) * torch.tensor([0.1, 1.0, 300.0, 3e4]).repeat(16)).to(dtype)
         return x, torch.randn(rows, 64).to(dtype)
 

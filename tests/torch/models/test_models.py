@@ -223,8 +223,8 @@ def check_step(compiled, model, kwargs):
 
 @pytest.mark.parametrize("example", [(1, 1, 1), (2, 14, 2)], ids=str)
 def test_a_sliding_window_is_compiled_once_for_what_is_before_and_behind_it(example, compile_module):
-    """A window of 8 words: caches within it, at its end and behind it,
-    and one that goes on with what a call returned.
+    """A window of 8 words: caches within it, at its end and after it, and one that goes on with
+    what a call returned.
     """
     model = model_of("MistralModel", sliding_window=8, **{**CACHED, "num_hidden_layers": 1}).eval()
     compiled = compile_module(model, *decoding(model)(*example))

@@ -9,7 +9,7 @@ from torch import nn
 
 
 class Model(nn.Module):
-    """An embedding and a norm are read where they lie; a matrix is packed."""
+    """An embedding and a norm are read in place; a matrix is packed."""
 
     def __init__(self):
         super().__init__()

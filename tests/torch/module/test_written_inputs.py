@@ -40,7 +40,7 @@ def all_same(ours, theirs):
 
 
 def cloned(args):
-    """The arguments with tensors of their own, that lie as they do."""
+    """The arguments with tensors of their own, in the same layout."""
 
     def clone(t):
         if not isinstance(t, torch.Tensor):

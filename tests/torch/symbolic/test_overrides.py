@@ -1,4 +1,4 @@
-"""Tests the overrides of capture: they hold in the tracing thread alone, and are put back."""
+"""Tests the overrides of capture: they hold only in the tracing thread, and are put back."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ def by_remainder(size, kernel: int, stride: int, dilation: int):
 
 
 class Same(nn.Module):
-    """Convolutions one behind the other, each padded to give a result of ceil(size / stride)."""
+    """Convolutions one after the other, each padded to give a result of ceil(size / stride)."""
 
     def __init__(self, layers, padding):
         super().__init__()

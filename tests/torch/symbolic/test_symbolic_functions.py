@@ -86,7 +86,7 @@ def test_a_size_as_an_argument_stays_open(name, compile_module):
 def test_bags_of_one_length_are_read_in_place(mode, padding, compile_module):
     torch.manual_seed(0)
     module = torch.nn.EmbeddingBag(30, 8, mode=mode, padding_idx=padding).eval()
-    # The last bag holds padding alone.
+    # The last bag holds only padding.
     bags = [torch.randint(0, 30, shape) for shape in ((3, 5), (1, 1), (0, 3), (7, 33), (2, 1))]
     for bag in bags:
         bag[-1:] = 3 if padding is None else padding % 30

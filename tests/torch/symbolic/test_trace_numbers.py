@@ -142,7 +142,7 @@ class Model(torch.nn.Module):
 
 
 def test_a_comparison_in_another_function_does_not_close_sizes(compile_module, monkeypatch, tmp_path):
-    """Functions in a table are found in the file of their module alone; each is judged alone."""
+    """Functions in a table are found only in their module's file; each is judged separately."""
     (tmp_path / "compares_elsewhere.py").write_text(
         "def same(a, b):\n"
         "    return a is b\n"

@@ -1,5 +1,5 @@
-//! Serves ONNX Runtime behind the front that disc's server has: axum, the binary tensors of the
-//! Open Inference Protocol, one session that runs requests one after the other.
+//! Serves ONNX Runtime with the front end of disc's server: axum, the binary tensors of the Open
+//! Inference Protocol, one session that runs requests one after the other.
 //!
 //! `ort_server LIBONNXRUNTIME MODEL.onnx PORT THREADS`: all inputs are INT64 of one shape, and the
 //! one output is FP32. It checks nothing of a request but what it needs.

@@ -1,4 +1,4 @@
-"""Rows of matrix products, normalisations, attention, convolution, pooling and resampling."""
+"""Rows of matmuls, normalisations, attention, convolution, pooling and resampling."""
 
 from __future__ import annotations
 

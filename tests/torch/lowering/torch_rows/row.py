@@ -69,7 +69,7 @@ class Row:
     note: str = ""
     tolerance: float | None = None
     bindings: tuple[dict[str, int], ...] = BINDINGS
-    #: The number of the op's results that the module returns: the others are for training alone.
+    #: The number of the op's results that the module returns: the others are only for training.
     #: All if it is None.
     results: int | None = None
     #: False if torch itself reads strided inputs wrongly.

@@ -1,6 +1,6 @@
-"""A model of Triton's Python backend that runs a package; it needs NumPy and disc alone.
+"""A model of Triton's Python backend that runs a package; it needs only NumPy and disc.
 
-``model.discpkg`` lies beside this file. Triton batches requests before they come here; inputs and
+``model.discpkg`` is beside this file. Triton batches requests before they come here; inputs and
 outputs have the names of the package, declared in ``config.pbtxt``.
 """
 
