@@ -1,5 +1,5 @@
 //! Defines the layers of the architecture: the dependencies that each crate may have, and the
-//! outside crates that have one door only.
+//! outside crates that only one crate may use.
 //!
 //! These tables are the one place; ARCHITECTURE.md shows them, and `tidy` holds every Cargo.toml to
 //! them, dev-dependencies included, every import of the Python package,
@@ -27,9 +27,9 @@ pub(crate) const LAYERS: &[Layer] = &[
     layer("disc-kernel-macros", &[]),
     layer("disc-codegen", &["disc-kernel-macros", "disc-passes", "disc-ir", "disc-abi"]),
     layer("disc-llvm", &["disc-codegen", "disc-ir", "disc-abi"]),
-    // Never disc-ir: a server that runs packages builds this crate alone.
+    // Never disc-ir: a server that runs packages builds only this crate.
     layer("disc-ral", &["disc-abi"]),
-    // The crates of a deployment, on the runtime alone.
+    // The crates of a deployment, on only the runtime.
     layer("disc-capi", &["disc-ral"]),
     layer("disc-serve", &["disc-ral"]),
     layer("disc-simt", &["disc-ir", "disc-abi", "disc-ral"]),
@@ -68,7 +68,7 @@ pub(crate) const DOORS: &[(&str, &[&str])] = &[
 pub(crate) const BARE: &[&str] = &["disc-abi", "disc-options"];
 
 /// The modules at the root of a crate from the bottom up: a file imports from its own and from
-/// lower ones. Modules that are not listed, such as helpers of tests, are left alone.
+/// lower ones. Modules that are not listed, such as helpers of tests, are not checked.
 pub(crate) const MODULES: &[(&str, &[&str])] =
     &[("disc-passes", &["analysis", "options", "pass", "rules", "tensor", "fusion", "buffers", "pipeline", "registry"])];
 
@@ -87,7 +87,7 @@ const fn package(name: &'static str, does: &'static str) -> Package {
     Package { name, does }
 }
 
-/// From the bottom up: no file imports from a package behind its own, so packages are no circle.
+/// From the bottom up: no file imports from a package after its own, so packages are no circle.
 /// Every folder of a package that is in parts is listed.
 pub(crate) const PACKAGES: &[Package] = &[
     package("core", "Errors, options, dims, signatures, reports, packages; the one door to the extension module."),

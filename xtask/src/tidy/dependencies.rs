@@ -1,5 +1,5 @@
-//! Checks the manifests: layers, doors to outside crates, and a written reason for each outside
-//! crate.
+//! Checks the manifests: layers, the crates that may use outside crates, and a written reason for
+//! each outside crate.
 
 use std::{collections::BTreeSet, path::Path};
 

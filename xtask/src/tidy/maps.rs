@@ -16,7 +16,7 @@ const MAPS: [&str; 2] = ["ARCHITECTURE.md", "CONTRIBUTING.md"];
 const WALKS: &str = "ARCHITECTURE.md";
 const CODE: [&str; 4] = [".rs", ".py", ".c", ".disc"];
 
-/// The words that stand in front of the name of an item.
+/// The words that are before the name of an item.
 const DEFINES: [&str; 10] = ["fn", "struct", "enum", "trait", "const", "static", "mod", "type", "def", "class"];
 
 pub(super) fn check(sources: &[Source]) -> Vec<Finding> {
@@ -87,7 +87,7 @@ fn with_folders(path: &str) -> impl Iterator<Item = &str> {
     path.match_indices('/').map(|(at, _)| &path[..at]).chain([path])
 }
 
-/// The words of a line that may be paths. A full stop behind one is none of it.
+/// The words of a line that may be paths. A full stop after one is not part of it.
 fn words(text: &str) -> impl Iterator<Item = &str> {
     let inside = |c: char| c.is_ascii_alphanumeric() || matches!(c, '/' | '.' | '_' | '-' | ':');
     text.split(move |c| !inside(c)).map(|word| word.trim_end_matches(['.', ':', '/']))

@@ -1,8 +1,7 @@
 //! Checks the sub-packages of python/disc: their order, which leaves no circle, and that the
 //! framework-neutral ones import no framework.
 //!
-//! An import counts wherever it stands: at the top of a file, inside a function, or for types
-//! alone.
+//! An import counts wherever it is: at the top of a file, inside a function, or only for types.
 
 use super::Finding;
 use crate::{

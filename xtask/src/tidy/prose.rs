@@ -9,12 +9,27 @@ const QUESTIONS: &[&str] = &["What", "Whether", "Where", "How", "Which"];
 const LONGEST_LINE: usize = 100;
 
 pub(super) fn check(source: &Source) -> Vec<Finding> {
-    let comments = match source.path.rsplit('.').next() {
-        Some("rs") => rust(&source.text),
-        Some("py" | "pyi") => python(&source.text),
-        _ => Vec::new(),
-    };
-    comments.iter().flat_map(|comment| findings(comment, &source.path)).collect()
+    comments(source).iter().flat_map(|comment| findings(comment, &source.path)).collect()
+}
+
+/// Returns the text of a file without all that is not in a doc comment or a docstring. Lines keep
+/// their numbers.
+pub(super) fn doc_text(source: &Source) -> String {
+    let mut lines = vec![""; source.text.lines().count()];
+    for comment in comments(source) {
+        lines[comment.line - 1] = comment.doc.unwrap_or_default();
+    }
+    lines.join("\n")
+}
+
+fn comments(source: &Source) -> Vec<Comment<'_>> {
+    if source.is_rust() {
+        rust(&source.text)
+    } else if source.is_python() {
+        python(&source.text)
+    } else {
+        Vec::new()
+    }
 }
 
 /// One line of a comment.
@@ -22,6 +37,8 @@ struct Comment<'t> {
     line: usize,
     /// The line as a whole, with its indentation.
     whole: &'t str,
+    /// The text, if the line is of a doc comment or a docstring.
+    doc: Option<&'t str>,
     /// The text, if the line begins a doc comment or a docstring.
     begins: Option<&'t str>,
 }
@@ -52,8 +69,10 @@ fn rust(text: &str) -> Vec<Comment<'_>> {
         let trimmed = whole.trim_start();
         let kind = ["///", "//!", "//"].into_iter().find(|kind| trimmed.starts_with(kind)).unwrap_or_default();
         if !kind.is_empty() {
-            let begins = (kind != "//" && kind != last).then(|| trimmed[kind.len()..].trim_start());
-            comments.push(Comment { line, whole, begins });
+            let text = &trimmed[kind.len()..];
+            let doc = (kind != "//").then(|| text.strip_prefix(' ').unwrap_or(text));
+            let begins = doc.filter(|_| kind != last).map(str::trim_start);
+            comments.push(Comment { line, whole, doc, begins });
         }
         last = kind;
     }
@@ -78,7 +97,8 @@ fn python(text: &str) -> Vec<Comment<'_>> {
         let begins = start.filter(|_| open.is_none()).or(attribute.filter(|_| !is_attribute));
         is_attribute = attribute.is_some();
         if open == Some(true) || begins.is_some() || is_hash {
-            comments.push(Comment { line, whole, begins });
+            let doc = start.or(attribute).or(open.is_some().then_some(trimmed)).map(|text| text.trim_end_matches('"'));
+            comments.push(Comment { line, whole, doc, begins });
         }
         if !is_hash && whole.matches(QUOTES).count() % 2 == 1 {
             open = if open.is_some() { None } else { Some(begins.is_some()) };
@@ -109,6 +129,16 @@ mod tests {
         assert_eq!(found("a.py", "\"\"\"Counts.\n\n    What it counts.\n\"\"\"\nx = \"\"\"What\"\"\"\n"), []);
         assert_eq!(found("a.py", "x = \"\"\"\nWhat\n\"\"\"\n# y\ndef f():\n    \"\"\"How.\"\"\"\n"), [("doc-question", 6)]);
         assert_eq!(found("a.md", "/// What it is.\n"), []);
+    }
+
+    #[test]
+    fn doc_text_has_no_code_and_no_other_comments() {
+        let doc_text = |path: &str, text: &str| doc_text(&Source { path: path.into(), text: text.into() });
+        let rust = "//! Is a.\n\n// no\nfn f() {\n    /// Is b,\n    ///     c.\n    let x = 1; // no\n}\n";
+        assert_eq!(doc_text("a.rs", rust), "Is a.\n\n\n\nIs b,\n    c.\n\n");
+        let python = "\"\"\"Is a.\"\"\"\n# no\n#: Is b.\ndef f():\n    \"\"\"Is c:\n    d.\n    \"\"\"\n    x = \"no\"\n";
+        assert_eq!(doc_text("a.py", python), "Is a.\n\nIs b.\n\nIs c:\nd.\n\n");
+        assert_eq!(doc_text("a.md", "/// no"), "");
     }
 
     #[test]

@@ -120,7 +120,7 @@ fn begins_item(tokens: &[TokenTree], at: usize) -> bool {
     }
 }
 
-/// Returns the name of the type of an inherent `impl` block, whose tokens behind `impl` are `rest`.
+/// Returns the name of the type of an inherent `impl` block, whose tokens after `impl` are `rest`.
 fn inherent_type(rest: &[TokenTree]) -> Option<String> {
     let body = rest.iter().position(is_brace)?;
     let mut depth = 0;
@@ -138,7 +138,7 @@ fn inherent_type(rest: &[TokenTree]) -> Option<String> {
     name
 }
 
-/// Visits every token, those of a group behind the group, with its place among its neighbours and
+/// Visits every token, those of a group after the group, with its place among its neighbours and
 /// true if it is below a test attribute.
 fn walk(tokens: &[TokenTree], inherited: bool, visit: &mut dyn FnMut(&[TokenTree], usize, bool)) {
     let whole = inherited || has_inner_test_attribute(tokens);
