@@ -2,7 +2,7 @@
 //! dialect is a finding that names the word of the glossary.
 //!
 //! [`TERMS`] is the one table. It holds for the pages of [`HELD`], and for the doc comments of all
-//! Rust and Python files but [`NOT_YET`]. Code, link targets and comments of HTML are not prose,
+//! Rust and Python files. Code, link targets and comments of HTML are not prose,
 //! and generated text is corrected where its table is.
 
 use super::{Finding, prose::doc_text};
@@ -20,15 +20,6 @@ const GENERATED: &[&str] = &[
     "docs/models.md",
     "docs/ops.md",
     "docs/passes.md",
-];
-
-/// Code whose doc comments are not held to the table yet: paths that begin so.
-const NOT_YET: &[&str] = &[
-    "crates/disc-codegen/src/math",
-    "crates/disc-codegen/src/schedule/cpu/pointwise",
-    "crates/disc-codegen/src/schedule/version",
-    "crates/disc-ir/src/generate",
-    "crates/disc-ir/src/interp/noise.rs",
 ];
 
 /// A term that prose does not use.
@@ -88,7 +79,7 @@ const TERMS: &[Term] = &[
 pub(super) fn check(source: &Source) -> Vec<Finding> {
     let text = if is_held_page(&source.path) {
         prose(&source.text)
-    } else if (source.is_rust() || source.is_python()) && !NOT_YET.iter().any(|path| source.path.starts_with(path)) {
+    } else if source.is_rust() || source.is_python() {
         prose(&doc_text(source))
     } else {
         return Vec::new();
@@ -297,13 +288,5 @@ mod tests {
         assert_eq!(found("python/disc/a.py", python), []);
         // An open span does not hide the next comment.
         assert_eq!(found("a.rs", "/// A ` b.\nfn f() {}\n/// It is behind `x`.\n").len(), 1);
-    }
-
-    #[test]
-    fn code_of_the_list_is_not_held_yet() {
-        for path in NOT_YET {
-            let path = if path.ends_with(".rs") { (*path).to_owned() } else { format!("{path}/a.rs") };
-            assert_eq!(found(&path, "/// Is behind.\n"), [], "{path}");
-        }
     }
 }

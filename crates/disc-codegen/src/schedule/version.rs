@@ -20,7 +20,7 @@ pub enum Argument {
 pub struct Launch {
     pub kernel: Arc<str>,
     pub arguments: Vec<Argument>,
-    /// Sizes that the kernel of a grid takes behind the memory, as numbers.
+    /// Sizes that a GPU kernel takes after its buffers, as numbers.
     pub sizes: Vec<Dim>,
     pub work: Work,
     /// The copies that it makes, if it does nothing else; it is dropped if each pair is one memory.
@@ -90,14 +90,14 @@ pub struct Scheduled {
 }
 
 impl Scheduled {
-    /// Adds code that runs behind this.
+    /// Adds code that runs after this.
     pub(super) fn append(&mut self, next: Self) {
         self.kernels.extend(next.kernels);
         self.launches.extend(next.launches);
         self.sites.extend(next.sites);
     }
 
-    /// Adds the code that `schedule` writes for the group: its sites are numbered behind these.
+    /// Adds the code that `schedule` writes for the group: its sites are numbered after these.
     pub(super) fn append_of(&mut self, group: &Group<'_>, schedule: impl FnOnce(&Group<'_>) -> Self) {
         let first_site = group.first_site + self.sites.len() as i64;
         self.append(schedule(&Group { first_site, ..group.clone() }));
@@ -124,13 +124,12 @@ pub struct Workspace {
     pub most: Option<Dim>,
 }
 
-/// The ways to compute a group: the first version whose guard holds, else `otherwise`.
+/// The implementations of a group: the first version whose guard holds, else `otherwise`.
 #[derive(Clone, Debug, Default)]
 pub struct Versioned {
     pub versions: Vec<Version>,
     pub otherwise: Scheduled,
-    /// The ways to compute the group by a library of the device, which are tried in order before
-    /// any version is.
+    /// Implementations by a library of the device, tried in order before any version.
     pub library: Vec<LibraryWay>,
 }
 

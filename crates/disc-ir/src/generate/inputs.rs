@@ -15,8 +15,8 @@ const SIZES: [i64; 7] = [0, 1, 2, 3, 5, 8, LARGEST];
 const MOST_DRAWS: usize = 500;
 
 /// Draws inputs for an entry: a random size for each symbol, and elements that include the special
-/// ones. Sizes that are expressions must be made of symbols that stand alone elsewhere; an entry
-/// without tensors has no inputs.
+/// ones. Sizes that are expressions must be made of symbols that are sizes by themselves elsewhere;
+/// an entry without tensors has no inputs.
 pub fn inputs(module: &Module, entry: &str, seed: u64) -> Vec<Tensor> {
     let mut random = Random::new(seed);
     let Some(function) = module.function(entry) else { return Vec::new() };

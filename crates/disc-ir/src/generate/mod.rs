@@ -117,7 +117,7 @@ mod tests {
             let main = &module.functions[0];
             seen.extend(main.walk(main.body).into_iter().map(|inst| main.kind_of(inst)));
         }
-        // Made by a pass alone: `winograd` and `unpack_int4`.
+        // Made only by a pass: `winograd` and `unpack_int4`.
         let elsewhere = [OpKind::Assert, OpKind::Call, OpKind::UnpackInt4, OpKind::Weight, OpKind::Winograd];
         let missing: Vec<&str> = crate::ops::OPS
             .iter()

@@ -125,7 +125,7 @@ pub(super) fn window(s: &mut Sketch) -> Made<Vec<Value>> {
     Ok(results)
 }
 
-/// A matrix product, one with a batch, one of vectors; and one whose result is wider.
+/// Makes matmuls: of matrices, of batches, of vectors, and one whose result is wider.
 pub(super) fn dot_general(s: &mut Sketch) -> Made<Vec<Value>> {
     let ([a, b], c) = (s.plane(), s.size(2));
     let x = s.input(Draw::Summands, &[a.clone(), b.clone()], s.dtype);

@@ -14,7 +14,7 @@ use crate::{
     types::{DType, TensorType, Type},
 };
 
-/// Makes a sort of one input alone, and one with another input that follows it.
+/// Makes a sort of only one input, and one with another input that follows it.
 pub(super) fn sort(s: &mut Sketch) -> Made<Vec<Value>> {
     let plane = s.plane();
     let x = s.input(Draw::Any, &plane, s.dtype);

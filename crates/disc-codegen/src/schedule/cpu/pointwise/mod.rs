@@ -10,7 +10,7 @@
 //! - [`collapsed`]: one loop over all dimensions, in chunks;
 //! - [`nested`]: loops over rows, each computed by itself, or with the values that outer dimensions
 //!   share in tables;
-//! - [`several_rows`]: loops over some rows at once, whose line buffers, or whose values that are
+//! - [`several_rows`]: loops of several rows per task, whose line buffers, or whose values that are
 //!   constant along a row, are computed before them;
 //! - [`blocked`]: blocks of rows, which share the values in tables.
 //!

@@ -52,9 +52,9 @@ enum Schedule {
     Collapsed,
     /// Blocks of rows share the values in tables.
     Blocked(RowBlocking),
-    /// Rows read lines of several rows at once.
+    /// A task computes several rows, which share line buffers.
     LineBuffered,
-    /// The values that are constant along a row are computed in vectors, for several rows at once.
+    /// The values that are constant along a row are computed in vectors, several rows per task.
     RowConstants(Vec<Hoisted>),
     /// Consecutive rows share values in tables, which each position of the outer runs fills.
     OuterTables,

@@ -1,4 +1,4 @@
-//! Emits loops over some rows at once: what they read is computed for all of them before the first.
+//! Emits loops of several rows per task: what they read is computed before the first of them.
 use super::{
     LoopNest,
     rows::{Rows, place},
