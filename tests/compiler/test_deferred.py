@@ -37,7 +37,8 @@ def _optimized(model, rows):
 def test_the_first_call_needs_a_part_of_the_functions(model):
     fast = _optimized(model, 23)
     values = disc.report(fast).to_dict()
-    assert values["deferred"] > 10
+    # Fewer where micro-kernels have fewer rows (AVX2).
+    assert values["deferred"] > 5
     x = torch.randn(23, 64)
     with torch.no_grad():
         torch.testing.assert_close(fast(x), model(x))
@@ -156,7 +157,8 @@ from test_deferred import Layers
 torch.manual_seed(0)
 model = Layers().eval()
 fast = disc.optimize(model, torch.randn(23, 64), options=disc.Options(cache=False, threads=1))
-few, many = torch.randn(5, 64), torch.randn(23, 64)
+# No block of 23 rows has 2 rows, on any CPU: blocks have up to 4, 6 or 12.
+few, many = torch.randn(2, 64), torch.randn(23, 64)
 limits = resource.getrlimit(resource.RLIMIT_NOFILE)
 torch.testing.assert_close(few, few)  # it imports what it needs
 with torch.no_grad():

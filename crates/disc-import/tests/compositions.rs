@@ -322,7 +322,10 @@ fn a_call_that_does_not_fit_is_an_error_that_names_the_composition() {
     let one = std::slice::from_ref(&x);
     assert!(of("softmx", one, &[]).contains("is `softmax` meant?"));
     assert_eq!(of("silu", &[], &[]), "error[E0201]: `silu`: 0 operands, expected (x)");
-    assert_eq!(of("silu", &[i], &[]), "error[E0204]: `silu`: operand `x` has element type i64, expected float");
+    assert_eq!(
+        of("silu", std::slice::from_ref(&i), &[]),
+        "error[E0204]: `silu`: operand `x` has element type i64, expected float"
+    );
     assert_eq!(of("silu", &[None], &[]), "error[E0201]: `silu`: operand `x` is needed");
     assert_eq!(of("silu", &[Some(1.0.into())], &[]), "error[E0201]: `silu`: operand `x` is a number, expected a tensor");
     assert!(of("gelu", one, &[("aproximate", Attr::Enum("tanh"))]).contains("is `approximate` meant?"));
@@ -334,6 +337,11 @@ fn a_call_that_does_not_fit_is_an_error_that_names_the_composition() {
         "error[E0206]: `glu`: (C1) axis 2 is out of range of a tensor of rank 2"
     );
     assert_eq!(of("glu", one, &[("axis", Attr::Int(1))]), "error[E0203]: `glu`: sizes 1 and 0 do not fit: expected 1 == 0");
+    let inner = of("linear", &[x.clone(), i, None], &[]);
+    assert!(
+        inner.starts_with("error[E0204]: `dot_general`: (C4)") && inner.ends_with("note: in the composition `linear`"),
+        "{inner}"
+    );
     let twice = of("layer_norm", &[x, None, None, Some(1e-5.into())], &[("axes", ints(&[0, -2]))]);
     assert_eq!(twice, "error[E0206]: `layer_norm`: (C1) axis 0 is named twice");
 }

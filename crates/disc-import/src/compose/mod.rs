@@ -79,13 +79,10 @@ pub fn find(name: &str) -> Result<&'static CompositionDef, Diagnostic> {
 /// error names the composition.
 pub fn compose(b: &Emitter<'_>, def: &'static CompositionDef, operands: &[Argument], attrs: &[(&'static str, Attr)]) -> Composed {
     let given = Given::new(b, def, operands, attrs)?;
-    (def.emit)(b, &given).map_err(|error| {
-        let inner = error.op.clone();
-        let error = Diagnostic { op: Some(def.name.to_owned()), ..error };
-        match inner {
-            Some(op) if op != def.name => error.note(format!("in the op `{op}`")),
-            _ => error,
-        }
+    // A constraint that is cited by its number is that of the op named first.
+    (def.emit)(b, &given).map_err(|error| match error.op {
+        Some(_) => error.note(format!("in the composition `{}`", def.name)),
+        None => error.in_op(def.name),
     })
 }
 
