@@ -3,9 +3,7 @@
 //!
 //! - [`emit`]: emits ops; shapes broadcast, and sizes that an op needs become facts.
 //! - [`compose`]: lowerings of more than a few ops, each declared once for all front ends.
-//! - [`sizes`]: arithmetic on sizes that are known as expressions.
 //! - [`partition`]: divides a graph into compiled clusters and ops of the framework.
 pub mod compose;
 pub mod emit;
 pub mod partition;
-pub mod sizes;

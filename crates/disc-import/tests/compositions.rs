@@ -1,8 +1,9 @@
 //! Emits every composition for each element type, with static, partly open and open sizes, and runs
 //! it by the interpreter: no size that the constraints admit fails, and every type agrees with f64.
+//! That f64 is right is shown beside torch, by the rows of tests/torch/lowering.
 use disc_import::{
-    compose::{self, COMPOSITIONS},
-    emit::{Emitter, Learned, Operand},
+    compose::{self, COMPOSITIONS, Composed},
+    emit::{Emitter, Operand},
 };
 use disc_ir::{
     Attr, Builder, DType, Dim, Function, FunctionKind, Module, Type,
@@ -202,10 +203,9 @@ enum Open {
     Neither,
 }
 
-/// Builds a program of one composition. `N` and `S` have these sizes where they are not open.
-fn program(recipe: &Recipe, dtype: DType, open: Open, sizes: (i64, i64)) -> Module {
+/// Emits one composition into a function. `N` and `S` have these sizes where they are not open.
+fn composed(recipe: &Recipe, dtype: DType, open: Open, sizes: (i64, i64), function: &mut Function) -> Composed {
     let def = compose::find(recipe.name).unwrap();
-    let mut function = Function::new("main", FunctionKind::Func);
     let body = function.body;
     let axis = |word: &str| match (word, open) {
         ("N", Open::Neither) => Dim::constant(sizes.0),
@@ -226,14 +226,19 @@ fn program(recipe: &Recipe, dtype: DType, open: Open, sizes: (i64, i64)) -> Modu
         });
     }
     let mut attrs = recipe.attrs.clone();
-    if def.attrs.iter().any(|attr| attr.name == "dtype") {
+    if def.attrs.iter().any(|attr| attr.name == "dtype" && attr.required) {
         attrs.push(("dtype", Attr::DType(dtype)));
     }
-    let emitter = Emitter::new(Builder::new(&mut function), Learned::default(), None);
-    let results = compose::compose(&emitter, def, &operands, &attrs).unwrap_or_else(|error| panic!("{}: {error}", recipe.name));
-    assert!(!results.is_empty() && results.len() <= def.results.len(), "{}", recipe.name);
-    let (mut builder, _) = emitter.into_parts();
-    builder.ret(&results).unwrap();
+    compose::compose(&Emitter::new(Builder::new(function), None), def, &operands, &attrs)
+}
+
+/// Builds a program of one composition.
+fn program(recipe: &Recipe, dtype: DType, open: Open, sizes: (i64, i64)) -> Module {
+    let mut function = Function::new("main", FunctionKind::Func);
+    let results = composed(recipe, dtype, open, sizes, &mut function).unwrap_or_else(|error| panic!("{}: {error}", recipe.name));
+    let declared = compose::find(recipe.name).unwrap().results.len();
+    assert!(!results.is_empty() && results.len() <= declared, "{}", recipe.name);
+    Builder::new(&mut function).ret(&results).unwrap();
     function.results = results.iter().map(|&value| function.ty(value).clone()).collect();
     let module = Module { functions: vec![function], weights: Vec::new(), lines: Default::default() };
     verify(&module, Stage::Tensor).unwrap_or_else(|errors| panic!("{} {dtype} {open:?}: {errors:?}\n{module}", recipe.name));
@@ -313,7 +318,7 @@ fn a_call_that_does_not_fit_is_an_error_that_names_the_composition() {
     let body = function.body;
     let x = function.add_argument(body, Type::tensor([Dim::symbol("N"), Dim::constant(5)], DType::F32));
     let i = function.add_argument(body, Type::tensor([Dim::symbol("N")], DType::I64));
-    let emitter = Emitter::new(Builder::new(&mut function), Learned::default(), None);
+    let emitter = Emitter::new(Builder::new(&mut function), None);
     let of = |name: &str, operands: &[Option<Operand>], attrs: &[(&'static str, Attr)]| {
         let error = compose::find(name).and_then(|def| compose::compose(&emitter, def, operands, attrs)).unwrap_err();
         error.to_string()
@@ -344,4 +349,44 @@ fn a_call_that_does_not_fit_is_an_error_that_names_the_composition() {
     );
     let twice = of("layer_norm", &[x, None, None, Some(1e-5.into())], &[("axes", ints(&[0, -2]))]);
     assert_eq!(twice, "error[E0206]: `layer_norm`: (C1) axis 0 is named twice");
+}
+
+/// Operands of other ranks than the recipe has, and attributes with other numbers in them.
+fn malformed(recipe: &Recipe) -> Vec<Recipe> {
+    const DIMS: [&str; 5] = ["", "N", "N 3", "2 N 4", "N 2 3 S"];
+    let mut found = Vec::new();
+    for position in 0..recipe.operands.len() {
+        for dims in DIMS.map(T).into_iter().chain([Absent, Number(2.0)]) {
+            let mut operands = recipe.operands.clone();
+            operands[position] = dims;
+            found.push(Recipe { name: recipe.name, operands, attrs: recipe.attrs.clone() });
+        }
+    }
+    for position in 0..recipe.attrs.len() {
+        let others = match &recipe.attrs[position].1 {
+            Attr::Int(_) => [i64::MIN, -9, 0, 9, i64::MAX].map(Attr::Int).to_vec(),
+            Attr::Ints(list) => {
+                let same = [0, -3, 1 << 40].map(|value| ints(&vec![value; list.len()]));
+                same.into_iter().chain([ints(&[]), ints(&[0, 1, 2, 3, 4])]).collect()
+            }
+            Attr::Dims(_) => vec![sizes(&[]), sizes(&[0]), sizes(&[-1, 1 << 60]), sizes(&[1, 2, 3, 4, 5])],
+            _ => Vec::new(),
+        };
+        for other in others {
+            let mut attrs = recipe.attrs.clone();
+            attrs[position].1 = other;
+            found.push(Recipe { name: recipe.name, operands: recipe.operands.clone(), attrs });
+        }
+    }
+    found
+}
+
+#[test]
+fn malformed_calls_are_errors_and_never_panics() {
+    let mut refused = 0;
+    for recipe in recipes().iter().flat_map(malformed) {
+        let mut function = Function::new("main", FunctionKind::Func);
+        refused += usize::from(composed(&recipe, DType::F32, Open::First, (4, 5), &mut function).is_err());
+    }
+    assert!(refused > 100, "{refused} calls were refused");
 }

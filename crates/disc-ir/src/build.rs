@@ -199,8 +199,7 @@ impl<'b> Request<'b, '_> {
         if let Some(error) = self.error {
             return Err(error.at(self.span));
         }
-        let solver = self.builder.solver().clone();
-        let function = &mut *self.builder.function;
+        let Builder { function, block, origin, solver } = self.builder;
         let operands: Vec<Type> = self.operands.iter().map(|&v| function.ty(v).clone()).collect();
         let regions: Vec<RegionType> = self.regions.iter().map(|&r| region_type(function, r)).collect();
         let cx = InferCx {
@@ -209,7 +208,7 @@ impl<'b> Request<'b, '_> {
             attrs: &self.attrs,
             regions: &regions,
             declared: self.declared.as_deref(),
-            solver: &solver,
+            solver: solver.get(&function.facts),
         };
         let types = infer_op(&cx).map_err(|e| e.at(self.span))?;
         let data = InstData {
@@ -219,10 +218,10 @@ impl<'b> Request<'b, '_> {
             attrs: self.attrs,
             regions: self.regions,
             span: self.span,
-            origin: self.builder.origin,
+            origin: *origin,
         };
         let inst = function.add_inst(data, types);
-        function.append(self.builder.block, inst);
+        function.append(*block, inst);
         Ok((function, inst))
     }
 

@@ -3,7 +3,7 @@
 //! Choices are an entry of the cache on disk, of the level `choices`, for this CPU, target of the
 //! code and release of the library. Without a cache they stay in this process.
 //!
-//! A GPU has libraries of its own, which its device finds; their choices depend only on sizes.
+//! The device of a GPU finds its libraries; their choices depend only on sizes.
 //!
 //! Invariant: a stored choice stays, whichever process made it, until the cache is cleared.
 use crate::{

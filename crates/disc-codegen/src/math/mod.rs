@@ -1,7 +1,7 @@
 //! Implements vector math: every function is written once over an [`Emitter`], the same source for
 //! all targets.
 //!
-//! It has no IR of its own and knows no LLVM: [`Scalar`] evaluates the functions in tests, the
+//! It has no IR and knows no LLVM: [`Scalar`] evaluates the functions in tests, the
 //! kernel IR's builder emits them.
 //!
 //! - The code is straight-line: polynomials and selects; no table look-ups, no library calls.

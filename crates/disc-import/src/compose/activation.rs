@@ -191,7 +191,7 @@ composition! {
 
 fn glu(b: &Emitter<'_>, Glu { x, axis }: Glu) -> Composed {
     let axis = super::axis_of(b, x, axis)?;
-    let (size, two) = (b.shape(x).swap_remove(axis), Dim::constant(2));
+    let (size, two) = (b.size_of(x, axis)?, Dim::constant(2));
     let half = size.floor_div(&two);
     b.require(&size.modulo(&two), Sign::Eq, &Dim::constant(0))?;
     let gate = b.slice(x, axis, &half, &(&half * 2), 1)?;

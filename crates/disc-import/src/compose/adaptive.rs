@@ -1,10 +1,7 @@
 //! Declares adaptive pooling: an image is divided into parts whose sizes differ by one, each output
 //! cell takes one of them, axis after axis.
 use super::Composed;
-use crate::{
-    emit::{Emitter, lowest},
-    sizes::product,
-};
+use crate::emit::{Emitter, lowest};
 use disc_ir::{Code, DType, Diagnostic, Dim, OpKind, Value, ops::DTypeClass};
 
 const NUMBER: DTypeClass = DTypeClass::NUMBER;
@@ -53,7 +50,7 @@ fn adaptive_max_pool(b: &Emitter<'_>, AdaptiveMaxPool { x, sizes }: AdaptiveMaxP
     let (mut x, mut places) = (x, None);
     for (i, out) in sizes.iter().enumerate() {
         let axis = lead + i;
-        let step = product(&b.shape(x)[axis + 1..]);
+        let step = Dim::product(b.shape(x).into_iter().skip(axis + 1));
         let found = places_of_axis(b, x, axis, out, places, &step)?;
         (x, places) = (adaptive_axis(b, x, axis, out, Cell::Maximum)?, Some(found));
     }
@@ -104,7 +101,7 @@ fn whole_axes(b: &Emitter<'_>, x: Value, axes: &[usize], how: Cell) -> Result<Va
     }
     let whole = b.reduce(x, axes, OpKind::Add, true)?;
     let sizes: Vec<Dim> = axes.iter().map(|&axis| b.shape(x).swap_remove(axis)).collect();
-    b.div(whole, b.lift(product(&sizes), b.dtype(x))?)
+    b.div(whole, b.lift(Dim::product(sizes), b.dtype(x))?)
 }
 
 /// The elements of an axis for each cell of the result, in a new axis after those. Along the last

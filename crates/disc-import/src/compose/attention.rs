@@ -1,6 +1,6 @@
 //! Declares attention, in primitive ops: the compiler finds the pattern again.
-use super::{Composed, contraction::matmul_of, convolution::sum_type};
-use crate::emit::{Dot, Emitter, Operand, Sign};
+use super::{Composed, contraction::matmul_of};
+use crate::emit::{Dot, Emitter, Operand, Sign, sum_type};
 use disc_ir::{Code, DType, Diagnostic, Dim, OpKind, Value, ops::DTypeClass};
 
 const FLOAT: DTypeClass = DTypeClass::FLOAT;

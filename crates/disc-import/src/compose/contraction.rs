@@ -1,6 +1,6 @@
 //! Declares contractions: matmuls by NumPy's rules, linear layers, sums of products.
-use super::{Composed, convolution::sum_type};
-use crate::emit::{Dot, Emitter, Operand};
+use super::Composed;
+use crate::emit::{Dot, Emitter, Operand, sum_type};
 use disc_ir::{Code, DType, Diagnostic, Value, ops::DTypeClass};
 
 const NUMBER: DTypeClass = DTypeClass::NUMBER;

@@ -12,6 +12,7 @@ mod attribute;
 mod activation;
 mod adaptive;
 mod attention;
+mod columns;
 mod contraction;
 mod convolution;
 mod docs;
@@ -46,8 +47,9 @@ composition_table! {
     },
     adaptive::{AdaptiveMaxPool, AdaptivePool},
     attention::{Attention},
+    columns::{ColumnsToImage, ImageToColumns},
     contraction::{Bilinear, Gemm, IntegerMatmul, Linear, Matmul, Outer, ScaledSum},
-    convolution::{ColumnsToImage, Convolution, ImageToColumns, TransposedConvolution},
+    convolution::{Convolution, TransposedConvolution},
     einsum::{Einsum},
     normalization::{BatchNorm, FeatureNorm, GroupNorm, LayerNorm, RmsNorm, WeightNorm},
     order::{KthLeast, Median, SortPlaces, TopKOf},
@@ -103,5 +105,13 @@ fn axes_of(b: &Emitter<'_>, x: Value, axes: &[i64]) -> Result<Vec<usize>, Diagno
     match found.iter().enumerate().find(|(i, axis)| found[..*i].contains(axis)) {
         Some((_, axis)) => Err(Diagnostic::new(Code::E0206, format!("(C1) axis {axis} is named twice"))),
         None => Ok(found),
+    }
+}
+
+/// Checks the number of axes of an operand, as constraint `number` states it.
+fn check_rank(b: &Emitter<'_>, number: u32, (name, x): (&str, Value), expected: usize) -> Result<(), Diagnostic> {
+    match b.rank(x) {
+        rank if rank == expected => Ok(()),
+        rank => Err(Diagnostic::new(Code::E0207, format!("(C{number}) `{name}` has {rank} axes, expected {expected}"))),
     }
 }

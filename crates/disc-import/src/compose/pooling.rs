@@ -1,5 +1,8 @@
 //! Declares pooling: windows of one size over the last axes of an image.
-use super::{Composed, windows::Windows};
+use super::{
+    Composed,
+    windows::{Windows, offsets},
+};
 use crate::emit::{Emitter, lowest};
 use disc_ir::{Code, DType, Diagnostic, Dim, OpKind, Value, ops::DTypeClass};
 
@@ -64,7 +67,7 @@ fn places_in_windows(b: &Emitter<'_>, x: Value, windows: &Windows, kernel: &[i64
         let places = b.pad(place, b.lift(-1, DType::I64)?, &low, &high)?;
         let mut best: Option<(Value, Value)> = None;
         let own: Vec<i64> = axes.iter().map(|&axis| kernel[axis - lead]).collect();
-        for offset in offsets(&own) {
+        for offset in offsets(&own)? {
             let value = windows.elements_at(b, padded, axes[0], &offset)?;
             let at = windows.elements_at(b, places, axes[0], &offset)?;
             let at = b.expand(at, &b.shape(value))?;
@@ -73,14 +76,6 @@ fn places_in_windows(b: &Emitter<'_>, x: Value, windows: &Windows, kernel: &[i64
         (x, place) = best.ok_or_else(|| Diagnostic::new(Code::E0202, "(C1) the window has no elements"))?;
     }
     Ok(place)
-}
-
-/// The offsets of a window's elements, in row-major order.
-fn offsets(kernel: &[i64]) -> Vec<Vec<i64>> {
-    let longer = |offsets: Vec<Vec<i64>>, &size: &i64| {
-        offsets.iter().flat_map(|offset| (0..size).map(move |at| [&offset[..], &[at]].concat())).collect()
-    };
-    kernel.iter().fold(vec![Vec::new()], longer)
 }
 
 /// Of two elements with their positions the larger one, the last NaN; a position below 0 is none.
@@ -116,7 +111,7 @@ fn average_pool(b: &Emitter<'_>, given: AveragePool) -> Composed {
     let is_bare = padding_low.iter().chain(&padding_high).all(|&padding| padding == 0);
     let mean = match divisor {
         Some(divisor) => b.div(total, divisor)?,
-        None if !ceil && (count_padding || is_bare) => b.div(total, kernel.iter().product::<i64>() as f64)?,
+        None if !ceil && (count_padding || is_bare) => b.div(total, kernel.iter().map(|&size| size as f64).product::<f64>())?,
         None => {
             let stated = count_padding.then_some((&padding_low[..], &padding_high[..]));
             b.div(total, counts(b, wide, windows, stated)?)?

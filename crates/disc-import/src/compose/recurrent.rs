@@ -2,7 +2,7 @@
 //!
 //! A layer in one direction is one loop over time. What the inputs give to the gates does not
 //! depend on the step before: it is one matmul before the loop.
-use super::{Composed, contraction::linear_sums};
+use super::{Composed, check_rank, contraction::linear_sums};
 use crate::emit::{Dot, Emitter, Sign};
 use disc_ir::{Code, DType, Diagnostic, Dim, OpKind, Value, ops::DTypeClass};
 
@@ -51,6 +51,9 @@ composition! {
 
 fn recurrent_layer(b: &Emitter<'_>, given: RecurrentLayer) -> Composed {
     let RecurrentLayer { x, h, c, w, u, w_bias, u_bias, projection, cell, backwards } = given;
+    check_rank(b, 1, ("x", x), 3)?;
+    check_ranks(b, h, c, w, u)?;
+    projection.map_or(Ok(()), |projection| check_rank(b, 2, ("projection", projection), 2))?;
     let own = b.dot(x, w, &Dot { contracting: (&[2], &[1]), ..Dot::default() })?;
     let early = if cell.has_bias_of_state() { [w_bias, None] } else { [w_bias, u_bias] };
     let own = early.into_iter().flatten().try_fold(own, |own, bias| b.add(own, bias))?;
@@ -103,6 +106,8 @@ composition! {
 
 fn recurrent_cell(b: &Emitter<'_>, given: RecurrentCell) -> Composed {
     let RecurrentCell { x, h, c, w, u, w_bias, u_bias, cell } = given;
+    check_rank(b, 1, ("x", x), 2)?;
+    check_ranks(b, h, c, w, u)?;
     let dtype = b.dtype(x);
     let state: Vec<Value> = [Some(h), c].into_iter().flatten().collect();
     if state.len() != cell.states() {
@@ -115,6 +120,13 @@ fn recurrent_cell(b: &Emitter<'_>, given: RecurrentCell) -> Composed {
     let with = |sums: Value, bias: Option<Value>| bias.map_or(Ok(sums), |bias| b.add(sums, b.wide(bias)?));
     let (own, past) = (with(own, w_bias)?, with(past, u_bias)?);
     step(b, cell, own, past, &state)?.into_iter().map(|value| b.convert(value, dtype)).collect()
+}
+
+fn check_ranks(b: &Emitter<'_>, h: Value, c: Option<Value>, w: Value, u: Value) -> Result<(), Diagnostic> {
+    check_rank(b, 1, ("h", h), 2)?;
+    c.map_or(Ok(()), |c| check_rank(b, 1, ("c", c), 2))?;
+    check_rank(b, 2, ("w", w), 2)?;
+    check_rank(b, 2, ("u", u), 2)
 }
 
 /// The new state; `own` and `past` are what inputs and state give to the gates.

@@ -1,9 +1,6 @@
 //! Declares reductions beyond one op: means, norms, variances, places of extremes.
 use super::{Composed, axes_of, axis_of};
-use crate::{
-    emit::{Emitter, Sign},
-    sizes::product,
-};
+use crate::emit::{Emitter, Sign};
 use disc_ir::{DType, Diagnostic, Dim, OpKind, Value, ops::DTypeClass};
 
 const FLOAT: DTypeClass = DTypeClass::FLOAT;
@@ -79,7 +76,7 @@ impl Moments {
 /// The number of elements that are reduced, as a scalar of the type of `x`.
 pub(super) fn count(b: &Emitter<'_>, x: Value, axes: &[usize]) -> Result<Value, Diagnostic> {
     let sizes = b.shape(x);
-    b.lift(product(axes.iter().map(|&axis| &sizes[axis])), b.dtype(x))
+    b.lift(Dim::product(axes.iter().filter_map(|&axis| sizes.get(axis).cloned())), b.dtype(x))
 }
 
 composition! {
@@ -155,7 +152,7 @@ fn arg_extreme(b: &Emitter<'_>, ArgExtreme { x, axis, which, keep }: ArgExtreme)
         for axis in 0..rank {
             require_elements(b, x, axis)?;
         }
-        let flat = if rank > 0 { b.reshape(x, &[product(&b.shape(x))])? } else { x };
+        let flat = if rank > 0 { b.reshape(x, &[Dim::product(b.shape(x))])? } else { x };
         let place = first_place(b, flat, 0, which, false)?;
         return Ok(vec![if keep { b.reshape(place, &vec![Dim::constant(1); rank])? } else { place }]);
     };

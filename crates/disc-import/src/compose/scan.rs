@@ -1,6 +1,6 @@
 //! Declares running sums, products, extremes and differences along an axis.
 use super::{Composed, axis_of, reduction::Extreme};
-use crate::{emit::Emitter, sizes::least};
+use crate::emit::Emitter;
 use disc_ir::{Code, DType, Diagnostic, Dim, OpKind, Value, ops::DTypeClass};
 
 const FLOAT: DTypeClass = DTypeClass::FLOAT;
@@ -65,9 +65,9 @@ fn running_log_sum_exp(b: &Emitter<'_>, RunningLogSumExp { x, axis }: RunningLog
             return Ok(x);
         }
         let axis = axis_of(b, x, axis)?;
-        let (dtype, size) = (b.dtype(x), b.shape(x).swap_remove(axis));
+        let (dtype, size) = (b.dtype(x), b.size_of(x, axis)?);
         let top = b.cumulative(x, axis, OpKind::Maximum)?;
-        let (zero, one) = (Dim::constant(0), least(&Dim::constant(1), &size));
+        let (zero, one) = (Dim::constant(0), Dim::min(&Dim::constant(1), &size));
         let first = b.slice(top, axis, &zero, &one, 1)?;
         let before = b.concatenate(&[first, b.slice(top, axis, &zero, &(&size - &one), 1)?], axis)?;
         // Equal infinities have no difference. What is infinite stays so without a shift.
@@ -80,17 +80,23 @@ fn running_log_sum_exp(b: &Emitter<'_>, RunningLogSumExp { x, axis }: RunningLog
     })?])
 }
 
+const MOST_TIMES: i64 = 1024;
+
 composition! {
     /// The differences of neighbours along `axis`, `times` times; of truth values, whether they
     /// differ. The tensors are joined along the axis first.
     ///
-    /// (C1) `axis` is an axis of each tensor, and `times` is at least 0.
+    /// (C1) `axis` is an axis of each tensor.
+    /// (C2) `times` is at least 0, and at most 1024: each is written out.
     Difference = "difference"(xs: many(ANY)) { axis: i64, times: i64 } -> (y) in difference;
 }
 
 fn difference(b: &Emitter<'_>, Difference { xs, axis, times }: Difference) -> Composed {
     let Some(&first) = xs.first() else { return Err(Diagnostic::new(Code::E0201, "(C1) at least one tensor is needed")) };
     let axis = axis_of(b, first, axis)?;
+    if !(0..=MOST_TIMES).contains(&times) {
+        return Err(Diagnostic::new(Code::E0105, format!("(C2) `times` is {times}, expected 0 to {MOST_TIMES}")));
+    }
     let mut x = b.concatenate(&xs, axis)?;
     for _ in 0..times {
         x = of_neighbours(b, x, axis)?;
@@ -99,8 +105,8 @@ fn difference(b: &Emitter<'_>, Difference { xs, axis, times }: Difference) -> Co
 }
 
 fn of_neighbours(b: &Emitter<'_>, x: Value, axis: usize) -> Result<Value, Diagnostic> {
-    let size = b.shape(x).swap_remove(axis);
-    let one = least(&Dim::constant(1), &size);
+    let size = b.size_of(x, axis)?;
+    let one = Dim::min(&Dim::constant(1), &size);
     let upper = b.slice(x, axis, &one, &size, 1)?;
     let lower = b.slice(x, axis, &Dim::constant(0), &(&size - &one), 1)?;
     if b.dtype(x) == DType::I1 { b.map(OpKind::Xor, &[upper, lower]) } else { b.sub(upper, lower) }

@@ -1,12 +1,12 @@
 //! Pools windows: side by side as reductions, others as a whole, or axis after axis.
-use crate::{
-    emit::{Emitter, Window, neutral},
-    sizes::{least, rounded_up},
-};
+use crate::emit::{Emitter, Window, neutral};
 use disc_ir::{Code, Diagnostic, Dim, OpKind, Value};
 
 /// Overlapping windows of more elements are pooled axis by axis.
 const MOST_TAPS: i64 = 64;
+
+/// The most elements of a window that are written out one by one.
+const MOST_OFFSETS: i64 = 1 << 16;
 
 /// Longer windows, which may end beyond the image, are cut to it: some models pool all they have by
 /// a window of a thousand.
@@ -44,7 +44,7 @@ impl Axis<'_> {
     fn count(&self, ceil: bool) -> Dim {
         let (room, stride) = (self.size + self.low + self.high - self.reach(), Dim::constant(self.stride));
         if ceil {
-            return least(&(rounded_up(&room, &stride) + 1), &rounded_up(&(self.size + self.low), &stride));
+            return Dim::min(&(room.ceil_div(&stride) + 1), &(self.size + self.low).ceil_div(&stride));
         }
         room.floor_div(&stride) + 1
     }
@@ -54,7 +54,7 @@ impl Axis<'_> {
     fn high_edge(&self, count: &Dim) -> Dim {
         let reach = self.reach();
         let needed = (count - 1) * self.stride + &reach - self.size - self.low;
-        let most = Dim::constant(self.high + self.stride - 1);
+        let most = Dim::constant(self.high) + self.stride - 1;
         let windows = (self.size + self.low + &most - reach).floor_div(&Dim::constant(self.stride)) + 1;
         if needed.as_const().is_none() && self.kernel.as_const().is_some() && windows == *count { most } else { needed }
     }
@@ -97,7 +97,7 @@ impl Windows {
             let (low, high) = (padding.0[i], padding.1[i]);
             let whole = Dim::constant(kernel[i]);
             let is_cut = cut && ceil && kernel[i] > LONG && dilations[i] == 1;
-            let kernel = if is_cut { least(&whole, &(size + low + high)) } else { whole };
+            let kernel = if is_cut { Dim::min(&whole, &(size + low + high)) } else { whole };
             let axis = Axis { size, kernel, stride: strides[i], dilation: dilations[i], low, high };
             let count = wanted.map_or_else(|| axis.count(ceil), |wanted| wanted[lead + i].clone());
             let high = if ceil { axis.high_edge(&count) } else { Dim::constant(high) };
@@ -111,7 +111,7 @@ impl Windows {
     }
 
     pub(super) fn is_small(&self, kernel: &[i64]) -> bool {
-        kernel.iter().product::<i64>() <= MOST_TAPS
+        taps(kernel) <= MOST_TAPS
     }
 
     /// Combines the elements of each window by `how`.
@@ -122,7 +122,7 @@ impl Windows {
             if is_bare && self.dilations.iter().all(|&dilation| dilation == 1) && *sizes == self.strides {
                 return self.pool_tiles(b, x, how);
             }
-            if sizes.iter().product::<i64>() <= MOST_TAPS {
+            if taps(sizes) <= MOST_TAPS {
                 return self.pool_at_once(b, x, how, None);
             }
         }
@@ -153,7 +153,7 @@ impl Windows {
         b.reduce(b.reshape(x, &shape)?, &elements, how, false)
     }
 
-    /// Pools along all axes, or along one. An edge that crops, or may, is a padding of its own.
+    /// Pools along all axes, or along one. An edge that may crop is padded before.
     fn pool_at_once(&self, b: &Emitter<'_>, x: Value, how: OpKind, only: Option<usize>) -> Result<Value, Diagnostic> {
         let takes = |axis: usize| only.is_none_or(|only| only == axis);
         let zero = Dim::constant(0);
@@ -178,12 +178,42 @@ impl Windows {
     /// The element at `offset` of every window, from axis `first` on.
     pub(super) fn elements_at(&self, b: &Emitter<'_>, x: Value, first: usize, offset: &[i64]) -> Result<Value, Diagnostic> {
         let lead = self.sizes.len() - self.n;
-        let mut x = x;
-        for (axis, &at) in (first..).zip(offset) {
-            let start = Dim::constant(at * self.dilations[axis]);
-            let limit = &start + (&self.counts[axis - lead] - 1) * self.strides[axis] + 1;
-            x = b.slice(x, axis, &start, &limit, self.strides[axis])?;
-        }
-        Ok(x)
+        let form = (&self.strides[first..], &self.dilations[first..], &self.counts[first - lead..]);
+        elements_at(b, x, first, offset, form)
     }
+}
+
+/// The number of elements of a window.
+fn taps(kernel: &[i64]) -> i64 {
+    kernel.iter().fold(1, |count: i64, &size| count.saturating_mul(size))
+}
+
+/// The offsets of a window's elements, in row-major order. Each is written out as ops.
+pub(super) fn offsets(kernel: &[i64]) -> Result<Vec<Vec<i64>>, Diagnostic> {
+    if taps(kernel) > MOST_OFFSETS {
+        let message = format!("a window of {kernel:?} elements is written out; {MOST_OFFSETS} are the most");
+        return Err(Diagnostic::new(Code::E0105, message));
+    }
+    let longer = |offsets: Vec<Vec<i64>>, &size: &i64| {
+        offsets.iter().flat_map(|offset| (0..size).map(move |at| [&offset[..], &[at]].concat())).collect()
+    };
+    Ok(kernel.iter().fold(vec![Vec::new()], longer))
+}
+
+/// The element at `offset` of every window, from axis `first` on; of strides, dilations and numbers
+/// of windows, one for each of these axes.
+pub(super) fn elements_at(
+    b: &Emitter<'_>,
+    x: Value,
+    first: usize,
+    offset: &[i64],
+    (strides, dilations, counts): (&[i64], &[i64], &[Dim]),
+) -> Result<Value, Diagnostic> {
+    let mut x = x;
+    for (i, &at) in offset.iter().enumerate() {
+        let start = Dim::constant(at) * dilations[i];
+        let limit = &start + (&counts[i] - 1) * strides[i] + 1;
+        x = b.slice(x, first + i, &start, &limit, strides[i])?;
+    }
+    Ok(x)
 }

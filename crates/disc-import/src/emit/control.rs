@@ -1,13 +1,13 @@
-//! Emits what depends on data or on other ops: facts, checks, bound sizes, branches, loops.
-use super::{Emitter, Operand};
+//! States relations of sizes, and emits loops.
+use super::Emitter;
 use disc_ir::{
-    Attr, Block, Code, DType, Diagnostic, Dim, OpKind, Symbol, Type, Value,
+    Block, Code, DType, Diagnostic, Dim, OpKind, Type, Value,
     dim::{Fact, FactError},
 };
 
 type Emitted = Result<Value, Diagnostic>;
 
-/// The sign of a relation of sizes.
+/// A relation of sizes that a fact can state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sign {
     Eq,
@@ -71,83 +71,6 @@ impl Emitter<'_> {
             }
             _ => self.state(sign.fact(left, right)),
         }
-    }
-
-    /// Fails the call unless a condition on data holds.
-    ///
-    /// # Errors
-    /// None for values of this function.
-    pub fn require_true(&self, condition: impl Into<Operand>, message: &str) -> Result<(), Diagnostic> {
-        let condition = self.lift(condition, DType::I1)?;
-        self.with(|b| b.op(OpKind::Assert).operands(&[condition]).attr("message", Attr::Str(message.into())).build()).map(drop)
-    }
-
-    /// Makes a dim of a scalar of type i64. A name is taken once, as another region may have bound
-    /// the same.
-    ///
-    /// # Errors
-    /// `size` is not a scalar of type i64.
-    pub fn bind_dim(&self, size: Value, name: Option<&str>) -> Result<Dim, Diagnostic> {
-        let symbol = {
-            let bound = &mut self.learned.borrow_mut().bound;
-            let free = name.map(Symbol::new).filter(|symbol| !bound.contains(symbol));
-            let symbol = free.unwrap_or_else(|| Symbol::new(format!("size_{}", bound.len() + 1)));
-            bound.insert(symbol.clone());
-            symbol
-        };
-        let dim = Dim::symbol(symbol);
-        self.with(|b| b.op(OpKind::BindDim).operands(&[size]).attr("dim", Attr::Dim(dim.clone())).build())?;
-        Ok(dim)
-    }
-
-    /// The row-major positions of the true elements, of type i64.
-    ///
-    /// # Errors
-    /// `mask` is not of truth values.
-    pub fn places(&self, mask: Value) -> Emitted {
-        let block = self.with(|b| b.block);
-        if let Some(&(known, _)) = self.learned.borrow().places.get(&mask).filter(|(_, of)| *of == block) {
-            return Ok(known);
-        }
-        let flat = self.reshape(mask, &[Dim::product(self.shape(mask))])?;
-        let count = self.sum(self.convert(flat, DType::I64)?, &[0], false)?;
-        let ty = Type::tensor([self.bind_dim(count, None)?], DType::I64);
-        let found = self.request(OpKind::Nonzero, &[flat], |r| r.result(ty))?;
-        self.learned.borrow_mut().places.insert(mask, (found, block));
-        Ok(found)
-    }
-
-    /// The coordinates of row-major positions, one value per axis.
-    ///
-    /// # Errors
-    /// None for positions of type i64.
-    pub fn coordinates(&self, places: Value, shape: &[Dim]) -> Result<Vec<Value>, Diagnostic> {
-        let mut places = places;
-        let mut parts = Vec::with_capacity(shape.len());
-        for (axis, size) in shape.iter().enumerate().rev() {
-            let size = self.lift(size, DType::I64)?;
-            parts.push(if axis > 0 { self.map(OpKind::Remainder, &[places, size])? } else { places });
-            if axis > 0 {
-                places = self.div(places, size)?;
-            }
-        }
-        parts.reverse();
-        Ok(parts)
-    }
-
-    /// `then()` where the condition, a scalar of type i1, holds, else `otherwise()`; both give
-    /// values of the same types.
-    ///
-    /// # Errors
-    /// Those of the sides, or other types.
-    pub fn branch(
-        &self,
-        condition: Value,
-        then: impl FnOnce() -> Result<Vec<Value>, Diagnostic>,
-        otherwise: impl FnOnce() -> Result<Vec<Value>, Diagnostic>,
-    ) -> Result<Vec<Value>, Diagnostic> {
-        let regions = [self.region([], |_| then())?, self.region([], |_| otherwise())?];
-        self.with_regions(OpKind::If, &[condition], &regions)
     }
 
     /// `values = step(values)` as long as `more(values)` holds, a scalar of type i1; the types of

@@ -1,7 +1,7 @@
 //! Emits one op, and makes values of numbers.
-use super::{Learned, Operand};
+use super::Operand;
 use disc_ir::{
-    Attr, Builder, DType, Diagnostic, Dim, Literal, OpKind, Type, Value,
+    Attr, Builder, Code, DType, Diagnostic, Dim, Literal, OpKind, Type, Value,
     build::Request,
     literal::{encode_f64, encode_i64},
 };
@@ -10,7 +10,6 @@ use std::cell::RefCell;
 /// Emits ops at the insertion point of a builder.
 pub struct Emitter<'f> {
     builder: RefCell<Builder<'f>>,
-    pub(super) learned: RefCell<Learned>,
     /// The sizes of the result, if the format states them.
     wanted: Option<Vec<Dim>>,
 }
@@ -18,12 +17,12 @@ pub struct Emitter<'f> {
 impl<'f> Emitter<'f> {
     /// `wanted`: the sizes of the lowering's result where the format states them. Of two sizes that
     /// are not provably equal, it decides which one a broadcast result has.
-    pub fn new(builder: Builder<'f>, learned: Learned, wanted: Option<Vec<Dim>>) -> Self {
-        Self { builder: RefCell::new(builder), learned: RefCell::new(learned), wanted }
+    pub fn new(builder: Builder<'f>, wanted: Option<Vec<Dim>>) -> Self {
+        Self { builder: RefCell::new(builder), wanted }
     }
 
-    pub fn into_parts(self) -> (Builder<'f>, Learned) {
-        (self.builder.into_inner(), self.learned.into_inner())
+    pub fn into_builder(self) -> Builder<'f> {
+        self.builder.into_inner()
     }
 
     /// The sizes that the format states for the result, if it states any.
@@ -43,6 +42,19 @@ impl<'f> Emitter<'f> {
     /// The sizes of a tensor.
     pub fn shape(&self, x: Value) -> Vec<Dim> {
         self.with(|b| b.function.ty(x).shaped().map(|ty| ty.dims.clone()).unwrap_or_default())
+    }
+
+    /// The size of an axis.
+    ///
+    /// # Errors
+    /// No such axis.
+    pub fn size_of(&self, x: Value, axis: usize) -> Result<Dim, Diagnostic> {
+        let sizes = self.shape(x);
+        let rank = sizes.len();
+        sizes
+            .into_iter()
+            .nth(axis)
+            .ok_or_else(|| Diagnostic::new(Code::E0206, format!("axis {axis} is out of range of a tensor of rank {rank}")))
     }
 
     pub fn rank(&self, x: Value) -> usize {
@@ -145,7 +157,7 @@ impl<'f> Emitter<'f> {
     /// # Errors
     /// None for values of this function.
     pub fn wide(&self, x: Value) -> Result<Value, Diagnostic> {
-        if is_half(self.dtype(x)) { self.convert(x, DType::F32) } else { Ok(x) }
+        self.convert(x, sum_type(self.dtype(x)))
     }
 
     /// `f` of `x`, computed in f32 where `x` is f16 or bf16, in the type of `x` again.
@@ -153,14 +165,11 @@ impl<'f> Emitter<'f> {
     /// # Errors
     /// Those of `f`.
     pub fn widened(&self, x: Value, f: impl FnOnce(Value) -> Result<Value, Diagnostic>) -> Result<Value, Diagnostic> {
-        if !is_half(self.dtype(x)) {
-            return f(x);
-        }
         self.convert(f(self.wide(x)?)?, self.dtype(x))
     }
 }
 
-/// Returns true for the types that are computed in f32.
-pub(crate) fn is_half(dtype: DType) -> bool {
-    matches!(dtype, DType::F16 | DType::BF16)
+/// The type that elements of `dtype` are computed and summed in: f32 for half types.
+pub(crate) fn sum_type(dtype: DType) -> DType {
+    if matches!(dtype, DType::F16 | DType::BF16) { DType::F32 } else { dtype }
 }

@@ -1,5 +1,5 @@
-//! Emits gathers, scatters, sorts and top-k.
-use super::{Combine, Emitter};
+//! Emits gathers, slices at computed positions, sorts and top-k.
+use super::{Emitter, ints};
 use disc_ir::{Attr, DType, Diagnostic, Dim, OpKind, Type, Value};
 
 /// The form of a gather: an index vector is along `vector_dim` of the index and addresses the axes
@@ -17,21 +17,8 @@ pub struct Gather<'a> {
     pub batching: &'a [usize],
 }
 
-/// The form of a scatter, as that of a gather.
-#[derive(Clone, Debug)]
-pub struct Scatter<'a> {
-    pub window_dims: &'a [usize],
-    pub inserted: &'a [usize],
-    pub index_map: &'a [usize],
-    pub vector_dim: usize,
-    pub how: Combine,
-    /// "check" fails the call for an index out of range, "skip" leaves its update out.
-    pub bounds: &'static str,
-    pub batching: &'a [usize],
-}
-
 fn list(axes: &[usize]) -> Attr {
-    Attr::Ints(axes.iter().map(|&axis| axis as i64).collect())
+    Attr::Ints(ints(axes))
 }
 
 impl Emitter<'_> {
@@ -71,27 +58,6 @@ impl Emitter<'_> {
             attrs.extend([("operand_batching_dims", list(form.batching)), ("start_indices_batching_dims", list(form.batching))]);
         }
         self.request(OpKind::Gather, &[x, index], |r| attrs.into_iter().fold(r, |r, (name, attr)| r.attr(name, attr)))
-    }
-
-    /// # Errors
-    /// The op's violated constraint.
-    pub fn scatter(&self, x: Value, index: Value, updates: Value, form: &Scatter<'_>) -> Result<Value, Diagnostic> {
-        let dtype = self.dtype(x);
-        let how = match form.how {
-            Combine::By(OpKind::Add) if dtype == DType::I1 => Combine::By(OpKind::Or),
-            how => how,
-        };
-        let mut attrs = vec![
-            ("update_window_dims", list(form.window_dims)),
-            ("inserted_window_dims", list(form.inserted)),
-            ("scatter_dims_to_operand_dims", list(form.index_map)),
-            ("index_vector_dim", Attr::Int(form.vector_dim as i64)),
-            ("bounds", Attr::Enum(form.bounds)),
-        ];
-        if !form.batching.is_empty() {
-            attrs.extend([("input_batching_dims", list(form.batching)), ("scatter_indices_batching_dims", list(form.batching))]);
-        }
-        self.combine(OpKind::Scatter, &[x, index, updates], how, dtype, attrs)
     }
 
     /// The slice of size `sizes` that starts at `starts`, scalars, one for each axis.

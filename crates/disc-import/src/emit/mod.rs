@@ -7,7 +7,6 @@ mod control;
 mod elementwise;
 mod emitter;
 mod index;
-mod learned;
 mod limits;
 mod operand;
 mod reduce;
@@ -16,9 +15,14 @@ mod window;
 
 pub use control::Sign;
 pub use emitter::Emitter;
-pub use index::{Gather, Scatter};
-pub use learned::Learned;
+pub(crate) use emitter::sum_type;
+pub use index::Gather;
 pub use limits::{highest, lowest, neutral};
 pub use operand::Operand;
-pub use reduce::{Combine, Dot};
+pub use reduce::Dot;
 pub use window::{Convolution, Window};
+
+/// Axes as an attribute has them.
+fn ints(axes: &[usize]) -> Vec<i64> {
+    axes.iter().map(|&axis| axis as i64).collect()
+}

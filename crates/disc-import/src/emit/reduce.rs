@@ -1,5 +1,5 @@
 //! Emits contractions, reductions and scans.
-use super::{Emitter, Sign, limits};
+use super::{Emitter, Sign, ints, limits};
 use disc_ir::{Attr, DType, Diagnostic, OpKind, Type, Value};
 
 type Emitted = Result<Value, Diagnostic>;
@@ -13,17 +13,8 @@ pub struct Dot<'a> {
     pub dtype: Option<DType>,
 }
 
-/// The body of an op that combines two scalars.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Combine {
-    /// The value of an op: add, multiply, maximum, minimum, and, or.
-    By(OpKind),
-    /// The second value.
-    Overwrite,
-}
-
 fn list(axes: &[usize]) -> Attr {
-    Attr::Ints(axes.iter().map(|&axis| axis as i64).collect())
+    Attr::Ints(ints(axes))
 }
 
 impl Emitter<'_> {
@@ -32,10 +23,9 @@ impl Emitter<'_> {
     /// # Errors
     /// Sizes of a pair that differ.
     pub fn dot(&self, x: Value, y: Value, dot: &Dot<'_>) -> Emitted {
-        let (left, right) = (self.shape(x), self.shape(y));
         for (xs, ys) in [dot.batching, dot.contracting] {
             for (&i, &j) in xs.iter().zip(ys) {
-                self.require(&right[j], Sign::Eq, &left[i])?;
+                self.require(&self.size_of(y, j)?, Sign::Eq, &self.size_of(x, i)?)?;
             }
         }
         let mut attrs =
@@ -49,23 +39,19 @@ impl Emitter<'_> {
         self.request(OpKind::DotGeneral, &[x, y], |r| attrs.into_iter().fold(r, |r, (name, attr)| r.attr(name, attr)))
     }
 
-    /// Emits an op whose body combines two scalars of type `dtype`.
+    /// Emits an op whose body combines two scalars of type `dtype` by `how`.
     pub(super) fn combine(
         &self,
         kind: OpKind,
         operands: &[Value],
-        how: Combine,
+        how: OpKind,
         dtype: DType,
         attrs: Vec<(&'static str, Attr)>,
     ) -> Emitted {
         self.with(|b| {
             let scalar = Type::tensor([], dtype);
             let body = b.region([scalar.clone(), scalar], |b, values| {
-                let result = match (how, values) {
-                    (Combine::By(op), _) => b.emit(op, values)?,
-                    (Combine::Overwrite, &[_, new]) => new,
-                    (Combine::Overwrite, _) => unreachable!("a body of two arguments"),
-                };
+                let result = b.emit(how, values)?;
                 b.ret(&[result]).map(drop)
             })?;
             let request = b.op(kind).operands(operands).region(body);
@@ -87,7 +73,7 @@ impl Emitter<'_> {
         let dtype = self.dtype(x);
         let init = self.neutral(how, dtype)?;
         let attrs = vec![("dims", list(&axes))];
-        let result = self.combine(OpKind::Reduce, &[x, init], Combine::By(how), dtype, attrs)?;
+        let result = self.combine(OpKind::Reduce, &[x, init], how, dtype, attrs)?;
         if keep { self.unsqueeze(result, &axes) } else { Ok(result) }
     }
 
@@ -112,7 +98,7 @@ impl Emitter<'_> {
     pub fn cumulative(&self, x: Value, axis: usize, how: OpKind) -> Emitted {
         let dtype = self.dtype(x);
         let init = self.neutral(how, dtype)?;
-        self.combine(OpKind::Cumulative, &[x, init], Combine::By(how), dtype, vec![("dim", Attr::Int(axis as i64))])
+        self.combine(OpKind::Cumulative, &[x, init], how, dtype, vec![("dim", Attr::Int(axis as i64))])
     }
 
     /// `y[i] = y[i - 1] * factor[i] + x[i]` along `axis`, from 0 on.

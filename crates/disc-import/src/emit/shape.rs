@@ -1,12 +1,8 @@
 //! Emits ops that change shapes: broadcasting, reshapes, moves of axes, slices, pads.
-use super::{Emitter, Operand, Sign};
+use super::{Emitter, Operand, Sign, ints};
 use disc_ir::{Attr, DType, Diagnostic, Dim, OpKind, Type, Value, dim::Fact};
 
 type Emitted = Result<Value, Diagnostic>;
-
-fn axes_attr(axes: &[usize]) -> Vec<i64> {
-    axes.iter().map(|&axis| axis as i64).collect()
-}
 
 impl Emitter<'_> {
     /// The values, broadcast to one shape.
@@ -77,14 +73,7 @@ impl Emitter<'_> {
             }
         }
         let ty = Type::tensor(shape.iter().cloned(), self.dtype(x));
-        let result = self.request(OpKind::BroadcastInDim, &[x], |r| r.attr("dims", axes_attr(dims)).result(ty))?;
-        if own.len() == shape.len() {
-            let mut longer = (0..own.len()).filter(|&axis| own[axis] != shape[axis]);
-            if let (Some(axis), None) = (longer.next(), longer.next()) {
-                self.learned.borrow_mut().repeats.insert(result, (x, axis));
-            }
-        }
-        Ok(result)
+        self.request(OpKind::BroadcastInDim, &[x], |r| r.attr("dims", ints(dims)).result(ty))
     }
 
     /// The elements in row-major order, in another shape.
@@ -107,40 +96,15 @@ impl Emitter<'_> {
         }
         self.require(&Dim::product(own.iter().cloned()), Sign::Eq, &count)?;
         let ty = Type::tensor(shape.iter().cloned(), self.dtype(x));
-        let result = self.request(OpKind::Reshape, &[source], |r| r.result(ty))?;
-        self.keep_repeats(source, &own, result, shape);
-        Ok(result)
-    }
-
-    /// Remembers a repeat whose axis a reshape joins with the one before it.
-    fn keep_repeats(&self, x: Value, own: &[Dim], result: Value, shape: &[Dim]) {
-        let mut learned = self.learned.borrow_mut();
-        let Some(&(source, axis)) = learned.repeats.get(&x) else { return };
-        if shape.len() + 1 != own.len() {
-            return;
-        }
-        let without = |sizes: &[Dim], from: usize, to: usize| [&sizes[..from], &sizes[to.min(sizes.len())..]].concat();
-        let kept = if axis > 0 { without(own, axis - 1, axis + 1) } else { Vec::new() };
-        let rest = if axis > 0 { without(shape, axis - 1, axis) } else { shape.to_vec() };
-        if kept == rest {
-            learned.repeats.insert(result, (source, axis));
-        }
+        self.request(OpKind::Reshape, &[source], |r| r.result(ty))
     }
 
     /// Returns true if a fact `size == product` would give a dim of the signature a form that some
     /// op only binds later: it is `x_0` beside `size_1*size_1`.
     fn is_bound_later(&self, size: &Dim, product: &Dim) -> bool {
-        let learned = self.learned.borrow();
-        let is_own = size.as_symbol().is_some_and(|symbol| !learned.bound.contains(symbol));
-        is_own && product.as_symbol().is_none() && product.symbols().iter().any(|symbol| learned.bound.contains(symbol))
-    }
-
-    /// `[.., heads, 1, rows, columns]` for an `x` whose heads are those, each several times in a
-    /// row; else nothing.
-    pub fn before_repeats(&self, x: Value) -> Option<Value> {
-        let (source, axis) = *self.learned.borrow().repeats.get(&x)?;
-        let rank = self.rank(source);
-        (rank == self.rank(x) + 1 && rank >= 3 && axis == rank - 3).then_some(source)
+        let (Some(own), None) = (size.as_symbol(), product.as_symbol()) else { return false };
+        let bound = self.with(|b| b.function.data_dims());
+        !bound.contains(own) && product.symbols().iter().any(|symbol| bound.contains(symbol))
     }
 
     /// Adds axes of size 1, at these positions of the result.
@@ -173,7 +137,7 @@ impl Emitter<'_> {
         if dims.is_sorted() {
             return Ok(x);
         }
-        self.request(OpKind::Transpose, &[x], |r| r.attr("dims", axes_attr(dims)))
+        self.request(OpKind::Transpose, &[x], |r| r.attr("dims", ints(dims)))
     }
 
     /// Moves axis `source` to position `target`.
@@ -203,15 +167,15 @@ impl Emitter<'_> {
     /// # Errors
     /// Bounds out of range.
     pub fn slice(&self, x: Value, axis: usize, start: &Dim, limit: &Dim, stride: i64) -> Emitted {
-        let sizes = self.shape(x);
+        let (sizes, size) = (self.shape(x), self.size_of(x, axis)?);
         if stride == 1 && start.is_const(0) {
-            if *limit == sizes[axis] {
+            if *limit == size {
                 return Ok(x);
             }
-            if self.equal(limit, &sizes[axis]) {
+            if self.equal(limit, &size) {
                 // Facts about this axis do not imply facts about products of several: the equality
                 // is stated.
-                self.state(Fact::Equal(limit.clone(), sizes[axis].clone()))?;
+                self.state(Fact::Equal(limit.clone(), size))?;
                 return Ok(x);
             }
         }
@@ -248,7 +212,7 @@ impl Emitter<'_> {
     /// # Errors
     /// No such axis.
     pub fn reverse(&self, x: Value, axes: &[usize]) -> Emitted {
-        if axes.is_empty() { Ok(x) } else { self.request(OpKind::Reverse, &[x], |r| r.attr("dims", axes_attr(axes))) }
+        if axes.is_empty() { Ok(x) } else { self.request(OpKind::Reverse, &[x], |r| r.attr("dims", ints(axes))) }
     }
 
     /// Pads by `value`, `low` and `high` per axis; negative amounts crop.

@@ -1,5 +1,5 @@
 //! Emits ops with windows: `reduce_window` and `convolution`.
-use super::{Combine, Emitter};
+use super::Emitter;
 use disc_ir::{Attr, DType, Diagnostic, Dim, OpKind, Value};
 
 /// The windows of a reduction: one entry per axis.
@@ -42,7 +42,7 @@ impl Emitter<'_> {
         }
         let dtype = self.dtype(x);
         let init = self.neutral(how, dtype)?;
-        self.combine(OpKind::ReduceWindow, &[x, init], Combine::By(how), dtype, attrs)
+        self.combine(OpKind::ReduceWindow, &[x, init], how, dtype, attrs)
     }
 
     /// Convolves `x`, `[N, C, spatial..]`, by `w`, `[O, C / groups, spatial..]`.

@@ -11,7 +11,7 @@ use super::{
 use crate::errors::{Failure, guarded};
 use disc_import::{
     compose::{self, Composed},
-    emit::{Emitter, Learned},
+    emit::Emitter,
 };
 use disc_ir::{
     Attr, Block, Builder, Code, Diagnostic, Dim, Function, FunctionKind, Line, Lines, Module, OpKind, Origin, Store, TensorType,
@@ -47,7 +47,6 @@ struct State {
     /// Insertion point.
     block: Block,
     solver: LazySolver,
-    learned: Learned,
     is_finished: bool,
 }
 
@@ -66,7 +65,6 @@ impl PyBuilder {
             origin: None,
             block,
             solver: LazySolver::default(),
-            learned: Learned::default(),
             is_finished: false,
         };
         Self { id: NEXT.fetch_add(1, Ordering::Relaxed), state: Mutex::new(state) }
@@ -336,15 +334,15 @@ impl PyBuilder {
     /// Runs `body` with an emitter at the end of the current block.
     fn emit(&self, wanted: Option<Vec<Dim>>, body: impl FnOnce(&Emitter<'_>) -> Composed) -> PyResult<Vec<PyValue>> {
         let mut state = self.open()?;
-        let State { function, solver, block, origin, learned, .. } = &mut *state;
+        let State { function, solver, block, origin, .. } = &mut *state;
         let mut builder = Builder::at(function, *block, std::mem::take(solver));
         builder.origin = *origin;
-        let emitter = Emitter::new(builder, std::mem::take(learned), wanted);
+        let emitter = Emitter::new(builder, wanted);
         let results = body(&emitter);
-        let (builder, known) = emitter.into_parts();
+        let builder = emitter.into_builder();
         let made = |value: Value| PyValue::new(self.id, value, builder.function.ty(value).clone());
         let made = results.map(|values| values.into_iter().map(made).collect());
-        (*learned, *solver) = (known, builder.into_solver());
+        *solver = builder.into_solver();
         drop(state);
         made.map_err(|diagnostic| Failure::from(diagnostic).into())
     }

@@ -55,16 +55,16 @@ class TorchEmitter(Emitter):
         )
 
     def result_size(self, rank: int):
-        if not isinstance(self.out, torch.Tensor) or len(self.out.shape) != rank:
-            return None
-        if any(self.is_unbound(size) for size in self.out.shape):
+        if not self._states_sizes() or len(self.out.shape) != rank:
             return None
         return lambda axis: self.expressions.size(self.out.shape[axis])
 
     def result_sizes(self) -> list | None:
-        if not isinstance(self.out, torch.Tensor) or any(self.is_unbound(size) for size in self.out.shape):
-            return None
-        return self.shape
+        return self.shape if self._states_sizes() else None
+
+    def _states_sizes(self) -> bool:
+        """Returns true if torch says the sizes of the result before the op is emitted."""
+        return isinstance(self.out, torch.Tensor) and not any(map(self.is_unbound, self.out.shape))
 
     def is_unbound(self, size) -> bool:
         """Returns true if a size of torch's is one that the op itself will bind."""

@@ -172,7 +172,7 @@ impl Builder<'_> {
     }
 
     /// Returns a symbol that the equation can be solved for, and its value: one that occurs once,
-    /// as a term of its own, with the coefficient 1 or -1. Of several, the one of the innermost
+    /// as a separate term, with the coefficient 1 or -1. Of several, the one of the innermost
     /// scope with the last name.
     fn solution(&self, equation: &Dim) -> Option<(Symbol, Dim)> {
         let mut occurrences = BTreeMap::<Symbol, usize>::new();

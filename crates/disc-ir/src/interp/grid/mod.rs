@@ -1,4 +1,4 @@
-//! Evaluates GPU kernels: the threads of a block in lockstep, each with values of its own.
+//! Evaluates GPU kernels: the threads of a block in lockstep, each with its values.
 //!
 //! Control flow runs a region for the threads that take it, while the others wait. An op of threads
 //! together ([`together`]) is evaluated once for all of them; any other op thread by thread, as in

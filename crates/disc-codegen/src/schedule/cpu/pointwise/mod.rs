@@ -6,7 +6,7 @@
 //! remainder.
 //!
 //! [`LoopNest`] finds the loops and what rows share, [`LoopNest::schedule`] chooses the schedule,
-//! and each schedule is an emitter in a file of its own:
+//! and each schedule is an emitter in a separate file:
 //! - [`collapsed`]: one loop over all dimensions, in chunks;
 //! - [`nested`]: loops over rows, each computed by itself, or with the values that outer dimensions
 //!   share in tables;
