@@ -6,9 +6,11 @@ long.
 from __future__ import annotations
 
 import disc
+import disc.torch.overrides.division
 import pytest
 import sympy
 import torch
+from disc.torch.overrides import registry
 from disc.torch.symbolic.remainders import in_windows, smallest
 from torch import nn
 from torch.nn import functional as F
@@ -101,3 +103,12 @@ def test_what_is_no_padding_is_left():
     x, y = sympy.symbols("x y", integer=True, nonnegative=True)
     for expr in (y + tsf.Mod(7 - tsf.Mod(x, 7), 7), x + tsf.Mod(6 - tsf.Mod(x, 7), 7), x + tsf.Mod(x, 7)):
         assert in_windows(expr) == expr
+
+
+def test_a_divisor_that_is_a_sum_cancels_as_a_whole():
+    n, m = sympy.symbols("n m", integer=True, positive=True)
+    half = tsf.FloorDiv(m, 2) + 1
+    with registry.overridden("capture"):
+        assert tsf.FloorDiv(n * half, half) == n
+        assert tsf.FloorDiv(3 * n * half + 3 * half, half) == 3 * n + 3
+        assert tsf.FloorDiv(n * half, n) == half

@@ -24,13 +24,18 @@ def _eval(base, divisor):
             return tsf.FloorDiv(*operands)
     if isinstance(base, (sympy.Add, sympy.Mul)) and base.free_symbols and not divisor.is_zero:
         common = tsf.simple_floordiv_gcd(base, divisor)
-        if common != 1:
-            return tsf.FloorDiv(_divided(base, common), _divided(divisor, common))
+        quotients = [_divided(expr, common) for expr in (base, divisor)] if common != 1 else [None]
+        if None not in quotients:
+            return tsf.FloorDiv(*quotients)
     return _plain_eval(base, divisor)
 
 
-def _divided(expr: sympy.Expr, factor) -> sympy.Expr:
-    return sympy.Add(*(term / factor for term in sympy.Add.make_args(expr)))
+def _divided(expr: sympy.Expr, factor) -> sympy.Expr | None:
+    """``expr / factor``, if the factor is one of ``expr`` itself or of each of its terms."""
+    if expr == factor:
+        return sympy.S.One
+    terms = [term / factor for term in sympy.Add.make_args(expr)]
+    return sympy.Add(*terms) if all(sympy.denom(term) == 1 for term in terms) else None
 
 
 register([Override(tsf.FloorDiv, "eval", _eval, "the answer is the same, and sooner there")])
