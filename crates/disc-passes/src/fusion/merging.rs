@@ -8,7 +8,7 @@ use super::{
 };
 use crate::analysis::query::Query;
 use crate::pass::PassCx;
-use disc_ir::{Dim, Inst, OpKind, Value, ops::Trait};
+use disc_ir::{Dim, Inst, OpKind, Value, graph::PREPARE, ops::Trait};
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 /// Groups side by side are merged up to this many tensors: they save a launch, but stream more
@@ -188,18 +188,23 @@ impl Grouping<'_> {
 
     /// Merges independent groups: reductions of one tensor, small pointwise groups of one shape,
     /// pointwise groups over the rows of a reduced tensor, and groups of one space of which one
-    /// reads only stored tensors.
+    /// reads only stored tensors. In `@prepare`, which runs once, groups that read no common tensor
+    /// stay apart: there the code of larger kernels costs more than the launches.
     pub(super) fn merge_beside(&mut self, cx: &mut PassCx) {
         let live = |g: &usize| self.groups[*g].as_ref().is_some_and(|m| matches!(m.role, Role::Pointwise | Role::Reduction));
         let live: Vec<usize> = (0..self.groups.len()).filter(live).collect();
+        let runs_once = &*self.function.name == PREPARE;
         let mut memory: Vec<GroupMemory> = live.iter().map(|&group| self.memory(group)).collect();
         for first in 0..live.len() {
             for second in first + 1..live.len() {
                 let (a, b) = (live[first], live[second]);
+                let have_common = !memory[first].tensors.is_disjoint(&memory[second].tensors);
+                if runs_once && !have_common {
+                    continue;
+                }
                 if !self.are_beside(a, b, &memory[first], &memory[second]) || self.leads(a, b) || self.leads(b, a) {
                     continue;
                 }
-                let have_common = !memory[first].tensors.is_disjoint(&memory[second].tensors);
                 if let Ok(form) = self.form_of(a, b)
                     && self.walks_as_rows(a, b, &form, have_common)
                     && cx.spend_on("fuse-beside")

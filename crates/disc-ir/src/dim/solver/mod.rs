@@ -39,6 +39,7 @@ struct Memo {
     normal: HashMap<Dim, Dim>,
     canonical: HashMap<Dim, Dim>,
     intervals: HashMap<Dim, Interval>,
+    equal: HashMap<(Dim, Dim), bool>,
     /// Nesting depth of the current normal form.
     nesting: usize,
 }
@@ -47,7 +48,7 @@ impl Memo {
     const MAX_ENTRIES: usize = 1 << 16;
 
     fn trim(&mut self) {
-        if self.normal.len() + self.canonical.len() + self.intervals.len() > Self::MAX_ENTRIES {
+        if self.normal.len() + self.canonical.len() + self.intervals.len() + self.equal.len() > Self::MAX_ENTRIES {
             *self = Memo::default();
         }
     }

@@ -174,7 +174,20 @@ impl System {
     }
 
     fn equal(&self, a: &Dim, b: &Dim, memo: &mut Memo) -> bool {
+        let pair = (a.clone(), b.clone());
+        if let Some(&known) = memo.equal.get(&pair) {
+            return known;
+        }
+        let is_equal = self.is_equal(a, b, memo);
+        memo.equal.insert(pair, is_equal);
+        is_equal
+    }
+
+    fn is_equal(&self, a: &Dim, b: &Dim, memo: &mut Memo) -> bool {
         let (x, y) = (self.normal(a, memo), self.normal(b, memo));
+        if let (Some(x), Some(y)) = (x.as_const(), y.as_const()) {
+            return x == y;
+        }
         // With the hidden symbols put back, further quotients and remainders simplify. A quotient
         // rounds down, so a difference may simplify in only one of its two directions.
         x == y

@@ -9,14 +9,15 @@ use crate::{
     },
 };
 use disc_ir::Function;
+use std::ops::Range;
 
 /// Routines, and their sites of failure.
 #[derive(Default)]
 pub(in crate::schedule) struct Routines {
     pub(in crate::schedule) functions: Vec<Function>,
     pub(in crate::schedule) sites: Vec<Site>,
-    /// The text of each product's routines, and the prefix of their names.
-    known: Vec<(String, String)>,
+    /// The functions of each distinct matmul, and the prefix of their names.
+    known: Vec<(Range<usize>, String)>,
 }
 
 impl Routines {
@@ -41,14 +42,28 @@ impl Routines {
                 made.extend(wide.iter().map(|&columns| dot::emit(group, plan, &part, rows, columns)));
             }
         }
-        let text: String = made.iter().map(|(function, _)| function.to_string().replace(&part, "")).collect();
-        if let Some((_, name)) = self.known.iter().find(|(known, _)| *known == text) {
-            return name.clone();
+        if let Some(name) = self.name_of_equal(&made, &part) {
+            return name;
         }
-        self.known.push((text, part.clone()));
         merge_sites(&mut self.sites, &made);
+        let first = self.functions.len();
         self.functions.extend(made.into_iter().map(|(function, _)| function));
+        self.known.push((first..self.functions.len(), part.clone()));
         part
+    }
+
+    /// Returns the prefix of the functions that are these but for their prefix. Texts are compared,
+    /// which only kernels of several matmuls pay for.
+    fn name_of_equal(&self, made: &[(Function, Vec<Site>)], part: &str) -> Option<String> {
+        if self.known.is_empty() {
+            return None;
+        }
+        let text = |function: &Function, part: &str| function.to_string().replace(part, "");
+        let wanted: String = made.iter().map(|(function, _)| text(function, part)).collect();
+        let is_equal = |(functions, name): &&(Range<usize>, String)| {
+            self.functions[functions.clone()].iter().map(|function| text(function, name)).collect::<String>() == wanted
+        };
+        self.known.iter().find(is_equal).map(|(_, name)| name.clone())
     }
 }
 
