@@ -170,6 +170,25 @@ codes! {
         /// A model that cannot be exported: torch runs a part of it, or a call changes it.
         E0906 = "cannot be exported";
     }
+    "Importing models" {
+        /// A file that cannot be read, or that is not of a format that disc imports; the message
+        /// says what it looks like.
+        E1001 = "not a model of this format";
+        /// A model beyond a limit of the importer, which the message names. The limits keep a
+        /// damaged or hostile file from taking all memory.
+        E1002 = "limit of the importer";
+        /// Ops of the model that disc does not have, or forms of them that it does not read; the
+        /// message lists all of them with their nodes.
+        E1003 = "missing ops";
+        /// A node of the model that contradicts itself, its types or other nodes.
+        E1004 = "contradictory node";
+        /// Weights of the model that are missing, have another number of bytes than their type, or
+        /// are in a file that the model may not name.
+        E1005 = "bad weights of a model";
+        /// Sizes: an axis that has no open size, a size that contradicts another, or one that an
+        /// input does not have.
+        E1006 = "bad sizes of a model";
+    }
 }
 
 impl Code {
