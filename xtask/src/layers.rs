@@ -38,7 +38,20 @@ pub(crate) const LAYERS: &[Layer] = &[
     layer("disc-fake-cuda", &["disc-abi", "disc-ir", "disc-ral", "disc-simt"]),
     layer("disc-fake-cublaslt", &["disc-fake-library"]),
     layer("disc-fake-cudnn", &["disc-fake-library"]),
-    layer("disc", &["disc-options", "disc-abi", "disc-ir", "disc-passes", "disc-codegen", "disc-llvm", "disc-ral", "disc-simt"]),
+    layer(
+        "disc",
+        &[
+            "disc-options",
+            "disc-abi",
+            "disc-ir",
+            "disc-import",
+            "disc-passes",
+            "disc-codegen",
+            "disc-llvm",
+            "disc-ral",
+            "disc-simt",
+        ],
+    ),
     layer("disc-cli", &["disc", "disc-ir", "disc-passes", "disc-filetests", "disc-serve"]),
     // The wheel installs `disc` and `disc-opt` too: their main functions are in the extension.
     layer("disc-python", &["disc-options", "disc-import", "disc", "disc-cli", "disc-ir", "disc-ral"]),
@@ -62,6 +75,36 @@ pub(crate) const DOORS: &[(&str, &[&str])] = &[
     ("axum", &["disc-serve"]),
     ("tokio", &["disc-serve"]),
     ("anyhow", &["xtask"]),
+    ("bytes", &["disc-import", "disc"]),
+];
+
+/// Crates that read models of frameworks and know none: neither a dependency nor a path names one
+/// of [`BINDINGS`].
+pub(crate) const READERS: &[&str] = &["disc-import"];
+
+/// Crates of frameworks and their runtimes, of other compilers, and of Python.
+pub(crate) const BINDINGS: &[&str] = &[
+    "burn",
+    "candle-core",
+    "inkwell",
+    "jax",
+    "llvm-sys",
+    "melior",
+    "mlir-sys",
+    "onnx",
+    "onnxruntime",
+    "openvino",
+    "ort",
+    "ort-sys",
+    "pjrt",
+    "pyo3",
+    "tch",
+    "tensorflow",
+    "tensorflow-sys",
+    "torch",
+    "torch-sys",
+    "tract-onnx",
+    "xla",
 ];
 
 /// Crates without any outside dependency.

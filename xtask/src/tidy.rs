@@ -8,6 +8,7 @@ mod code;
 mod codes;
 mod dependencies;
 mod files;
+mod frameworks;
 mod impls;
 mod maps;
 mod modules;
@@ -62,6 +63,7 @@ pub(crate) fn run(root: &Path) -> Result<bool> {
         findings.extend(words::check(source));
         if source.is_rust() {
             findings.extend(code::check(source));
+            findings.extend(frameworks::check(source));
         }
     }
     findings.extend(impls::check(&sources));

@@ -8,7 +8,7 @@ use cargo_metadata::DependencyKind;
 
 use super::Finding;
 use crate::{
-    layers::{self, BARE, DOORS, TEST_ONLY},
+    layers::{self, BARE, BINDINGS, DOORS, READERS, TEST_ONLY},
     sources::{self, Source},
 };
 
@@ -40,6 +40,7 @@ pub(super) fn check(root: &Path, sources: &[Source]) -> Result<Vec<Finding>> {
     }
     findings.extend(edges.iter().filter_map(direction));
     findings.extend(edges.iter().filter_map(door));
+    findings.extend(edges.iter().filter_map(binding));
     let reasons = sources.iter().find(|source| source.path == REASONS).map_or("", |source| &source.text);
     findings.extend(unexplained(&edges, reasons));
     Ok(findings)
@@ -81,6 +82,13 @@ fn door(edge: &Edge) -> Option<Finding> {
     Some(Finding::error("doors", &manifest(&edge.from), 0, message))
 }
 
+/// Refuses a framework as a dependency of a crate that reads its models, in tests too.
+fn binding(edge: &Edge) -> Option<Finding> {
+    let is_refused = READERS.contains(&edge.from.as_str()) && BINDINGS.contains(&edge.to.as_str());
+    let message = format!("`{}` reads models and knows no framework, so no `{}`", edge.from, edge.to);
+    is_refused.then(|| Finding::error("frameworks", &manifest(&edge.from), 0, message))
+}
+
 fn unexplained(edges: &[Edge], reasons: &str) -> Vec<Finding> {
     let explained: BTreeSet<&str> = reasons.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next()).collect();
     let outside: BTreeSet<&str> = edges.iter().filter(|edge| !edge.inside).map(|edge| edge.to.as_str()).collect();
@@ -112,6 +120,16 @@ mod tests {
         assert!(door(&edge("disc-abi", "libc", false)).is_some());
         assert!(door(&edge("disc-llvm", "inkwell", false)).is_none());
         assert!(door(&Edge { dev: true, ..edge("disc-ir", "anyhow", false) }).is_none());
+    }
+
+    #[test]
+    fn a_framework_below_a_reader_of_models_is_found() {
+        for planted in ["torch", "tch", "onnxruntime", "ort", "tensorflow", "jax", "llvm-sys", "inkwell", "pyo3"] {
+            assert!(binding(&edge("disc-import", planted, false)).is_some(), "{planted}");
+            assert!(binding(&Edge { dev: true, ..edge("disc-import", planted, false) }).is_some(), "{planted}");
+        }
+        assert!(binding(&edge("disc-import", "bytes", false)).is_none());
+        assert!(binding(&edge("disc-python", "pyo3", false)).is_none());
     }
 
     #[test]

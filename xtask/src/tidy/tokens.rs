@@ -95,6 +95,32 @@ pub(super) fn crate_modules(text: &str) -> Result<Vec<(usize, String)>, LexError
     Ok(modules)
 }
 
+/// Returns the names at which paths begin (`tch` of `tch::Tensor`, and of `use tch;`), each with
+/// its line, tests included.
+pub(super) fn roots(text: &str) -> Result<Vec<(usize, String)>, LexError> {
+    let mut roots = Vec::new();
+    each(text, &mut |tokens, at, _| {
+        let TokenTree::Ident(root) = &tokens[at] else { return };
+        let before = at.checked_sub(1).map(|i| &tokens[i]);
+        let is_inner = before.is_some_and(|token| is_punct(token, ':')) && !begins_with_colons(tokens, at);
+        let is_path = matches!(&tokens[at + 1..], [first, second, ..] if is_punct(first, ':') && is_punct(second, ':'));
+        let is_used = before.is_some_and(|token| matches!(token, TokenTree::Ident(word) if *word == "use" || *word == "crate"));
+        if !is_inner && (is_path || is_used) {
+            roots.push((line_of(&tokens[at]), root.to_string()));
+        }
+    })?;
+    Ok(roots)
+}
+
+/// Returns true for the first name of `::name`, whose colons follow no name.
+fn begins_with_colons(tokens: &[TokenTree], at: usize) -> bool {
+    let colons = at.checked_sub(2).is_some_and(|i| is_punct(&tokens[i], ':') && is_punct(&tokens[i + 1], ':'));
+    let owner = at.checked_sub(3).map(|i| &tokens[i]);
+    let is_word = |token: &TokenTree| matches!(token, TokenTree::Ident(word) if *word != "use");
+    let is_arrow = at.checked_sub(4).is_some_and(|i| is_punct(&tokens[i], '-'));
+    colons && !owner.is_some_and(|token| is_word(token) || (is_punct(token, '>') && !is_arrow))
+}
+
 /// Returns the first name of each path in a `use` tree, or the name itself.
 fn first_names(tree: &TokenTree) -> Vec<(usize, String)> {
     let TokenTree::Group(group) = tree else {
