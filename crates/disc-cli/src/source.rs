@@ -1,6 +1,7 @@
 //! Reads the text that a command is given, and its module.
+use disc::import::{self, Format};
 use disc_ir::{
-    Code, Diagnostic, Module,
+    Code, Diagnostic, Function, Module,
     ops::Stage,
     verify::{stage_of, verify},
 };
@@ -44,6 +45,9 @@ impl Source {
             let message = format!("{path} is a package or a captured call, and the text of a program is expected");
             return Err(Diagnostic::new(Code::E0101, message));
         }
+        if let Some(error) = import::refuse_foreign(path, &bytes) {
+            return Err(error);
+        }
         let text = String::from_utf8(bytes).map_err(|e| {
             let at = e.utf8_error().valid_up_to();
             Diagnostic::new(Code::E0101, format!("{path} is not UTF-8 text: byte {at} is wrong"))
@@ -51,9 +55,32 @@ impl Source {
         Ok(Self { path: if path == "-" { "<stdin>".into() } else { path.into() }, text })
     }
 
-    /// Parses the module, checked at `stage`, or at the first stage at which all of it is legal.
+    /// Returns the format of the text: by its first word, else by the file's extension.
+    pub(crate) fn format(&self) -> Format {
+        let by_name = || if self.path.ends_with(".mlir") { Format::StableHlo } else { Format::Ir };
+        import::format_of_text(&self.text).unwrap_or_else(by_name)
+    }
+
+    /// Returns a function whose inputs have the names of the file, for values by name, and the
+    /// names of its outputs.
+    pub(crate) fn named(&self, function: &Function) -> (Function, Vec<String>) {
+        let mut named = function.clone();
+        if self.format() == Format::Ir {
+            return (named, (0..function.results.len()).map(|i| format!("output{i}")).collect());
+        }
+        let signature = import::named(import::signatures(&self.text).get(&*function.name), function);
+        for (&parameter, name) in function.parameters().iter().zip(signature.inputs) {
+            named.set_name(parameter, name);
+        }
+        (named, signature.outputs)
+    }
+
+    /// Reads the module, checked at `stage`, or at the first stage at which all of it is legal.
     pub(crate) fn module(&self, stage: Option<Stage>) -> Result<(Module, Stage), Vec<Diagnostic>> {
-        let module = disc_ir::parse(&self.text)?;
+        let module = match self.format() {
+            Format::StableHlo => import::module_of_text(&self.text, Format::StableHlo)?,
+            Format::Ir => disc_ir::parse(&self.text)?,
+        };
         let stage = stage.unwrap_or_else(|| stage_of(&module));
         verify(&module, stage)?;
         Ok((module, stage))

@@ -62,7 +62,7 @@ fn program((name, source, weights, outputs, structure): PyProgram<'_>) -> PyResu
     let outputs = outputs.into_iter().map(source).collect::<PyResult<_>>()?;
     let structure = structure.map(|text| serde_json::from_str(&text)).transpose();
     let structure = structure.map_err(|error| Failure::argument(format!("the structure is no JSON: {error}")))?;
-    Ok(Program { module, weights: read_weights(&weights)?, entry: Some(EntryView { name, outputs, structure }) })
+    Ok(Program { module, weights: read_weights(&weights)?, entry: Some(EntryView { name, inputs: None, outputs, structure }) })
 }
 
 /// A compiled model in a file.

@@ -22,6 +22,7 @@ mod deferred;
 mod dump;
 mod error;
 mod executable;
+pub mod import;
 mod library;
 pub mod log;
 mod memory;

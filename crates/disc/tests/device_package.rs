@@ -41,7 +41,7 @@ fn package_with(options: &Options, targets: &[&str]) -> Vec<u8> {
     let elements: Vec<f32> = (0..2048).map(|i| (i % 7) as f32 - 3.0).collect();
     let w = HostTensor::new(&[128, 16], &elements).unwrap();
     let outputs = vec![("y".into(), Source::Output(0)), ("n".into(), Source::Input(1))];
-    let entry = EntryView { name: "main".into(), outputs, structure: None };
+    let entry = EntryView { name: "main".into(), inputs: None, outputs, structure: None };
     let program = Program { module: disc::parse(MODEL).unwrap(), weights: vec![("w".into(), w.into())], entry: Some(entry) };
     let targets = targets.iter().map(ToString::to_string).collect();
     export_bytes(vec![program], options, &ExportOptions { targets, ir: false, prepared: true }).unwrap()

@@ -103,7 +103,8 @@ pub(super) struct ManArguments {
 
 #[derive(Debug, Args)]
 pub(super) struct InspectArguments {
-    /// A package, or a program as IR text; `-` is standard input.
+    /// A package, or a program as IR text or StableHLO, whose ops that are missing are listed; `-`
+    /// is standard input.
     pub(super) file: String,
 
     #[command(flatten)]
@@ -161,8 +162,9 @@ impl MachineArguments {
 
 #[derive(Debug, Args)]
 pub(super) struct CompileArguments {
-    /// The program, as IR text; `-` is standard input. Or a model of torch: an exported program
-    /// (.pt2), a TorchScript archive or a pickled module (.pt), which need example inputs.
+    /// The program, as IR text or StableHLO (.mlir); `-` is standard input. Or a model of torch: an
+    /// exported program (.pt2), a TorchScript archive or a pickled module (.pt), which need example
+    /// inputs.
     pub(super) file: String,
 
     /// A package to write (.discpkg), or a file for only the machine code, a shared object.
@@ -179,7 +181,7 @@ pub(super) struct CompileArguments {
     #[arg(long, value_name = "NAME")]
     pub(super) entry: Option<String>,
 
-    /// A name for an axis of an input of a model of torch, as `ids:0=B`.
+    /// A name for an axis of an input of a model, as `ids:0=B`; of StableHLO also a size.
     #[arg(long, value_name = "INPUT:AXIS=NAME", value_parser = axis, value_delimiter = ',')]
     pub(super) dim: Vec<Axis>,
 
@@ -216,7 +218,8 @@ pub(super) struct Axis {
 }
 
 fn axis(text: &str) -> Result<Axis, String> {
-    let parts = text.split_once('=').and_then(|(place, name)| Some((place.split_once(':')?, name)));
+    // A name of an input may have a colon, as `input:0` has.
+    let parts = text.rsplit_once('=').and_then(|(place, name)| Some((place.rsplit_once(':')?, name)));
     let ((input, axis), name) = parts.ok_or("expected INPUT:AXIS=NAME")?;
     let axis = axis.parse().map_err(|_| format!("`{axis}` is no axis, expected 0, 1, ..."))?;
     Ok(Axis { input: input.into(), axis, name: name.into() })
@@ -332,5 +335,13 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn axes_of_any_input_have_names() {
+        let read = |text: &str| axis(text).map(|axis| (axis.input, axis.axis, axis.name));
+        assert_eq!(read("ids:0=B"), Ok(("ids".into(), 0, "B".into())));
+        assert_eq!(read("input:0:1=S"), Ok(("input:0".into(), 1, "S".into())));
+        assert!(read("ids=B").is_err() && read("ids:x=B").is_err());
     }
 }

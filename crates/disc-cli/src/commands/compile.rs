@@ -1,6 +1,6 @@
 //! Compiles a program: `disc compile`.
 use super::{
-    arguments::CompileArguments,
+    arguments::{Axis, CompileArguments},
     gpu_code, inspect,
     package::{has_extension, is_model},
     report,
@@ -13,6 +13,7 @@ use crate::{
     source::Source,
 };
 use disc::{
+    import::{self, DimChoice, Format, ImportOptions, Input, Size},
     package::{ExportOptions, Program, export},
     ral::{OpenOptions, Weight, write_atomically},
 };
@@ -24,11 +25,14 @@ use std::{
 };
 
 pub(super) fn text(given: &CompileArguments, source: &Source) -> Result<Answer, Vec<Diagnostic>> {
-    if !given.dim.is_empty() {
-        return Err(vec![Diagnostic::new(Code::E0700, "--dim is for models of torch: IR text names its dims itself")]);
-    }
     if given.unsafe_pickle {
         return Err(vec![Diagnostic::new(Code::E0700, "--unsafe-pickle is for models of torch (.pt)")]);
+    }
+    if source.format() != Format::Ir {
+        return model(given, source);
+    }
+    if !given.dim.is_empty() {
+        return Err(vec![Diagnostic::new(Code::E0700, "--dim is for models: IR text names its dims itself")]);
     }
     let (module, _) = source.module(None)?;
     let options = given.options()?;
@@ -36,6 +40,24 @@ pub(super) fn text(given: &CompileArguments, source: &Source) -> Result<Answer, 
         Some(path) if has_extension(path, "discpkg") => package(given, module, &options, path),
         _ => code(given, module, options),
     }
+}
+
+/// Compiles a model of another tool.
+fn model(given: &CompileArguments, source: &Source) -> Result<Answer, Vec<Diagnostic>> {
+    let import =
+        ImportOptions { function: given.entry.clone(), dims: given.dim.iter().map(choice).collect(), ..Default::default() };
+    let program = import::from_bytes(&source.path, source.text.as_bytes(), &import).map_err(diagnostics)?.program;
+    run::weights(&program.module, &given.values).map_err(|error| vec![error])?;
+    let options = given.options()?;
+    match &given.output {
+        Some(path) if has_extension(path, "discpkg") => write(given, program, &options, path),
+        _ => code(given, program.module, options),
+    }
+}
+
+fn choice(axis: &Axis) -> DimChoice {
+    let size = axis.name.parse().map_or_else(|_| Size::Named(axis.name.clone()), Size::Fixed);
+    DimChoice { input: Input::Named(axis.input.clone()), axis: axis.axis, size }
 }
 
 impl CompileArguments {
@@ -88,9 +110,13 @@ fn package(given: &CompileArguments, module: Module, options: &disc::Options, pa
     let weights = run::weights(&module, &given.values).map_err(single)?;
     let weights = weights.iter().map(|(name, tensor)| Ok((name.clone(), Weight::from(disc::to_host(tensor)?))));
     let weights = weights.collect::<Result<_, disc::Error>>().map_err(diagnostics)?;
+    write(given, Program { module, weights, entry: None }, options, path)
+}
+
+fn write(given: &CompileArguments, program: Program, options: &disc::Options, path: &Path) -> Result<Answer, Vec<Diagnostic>> {
     let settings = ExportOptions { targets: given.target.clone(), ir: true, prepared: true };
     let progress = Progress::spinner("compiling");
-    export(vec![Program { module, weights, entry: None }], path, options, &settings).map_err(diagnostics)?;
+    export(vec![program], path, options, &settings).map_err(diagnostics)?;
     drop(progress);
     written(path)
 }

@@ -56,7 +56,8 @@ pub(super) fn text(given: &ProgramArguments, source: &Source) -> Result<Answer, 
     package::check_text(&given.trust)?;
     let (module, _) = source.module(None)?;
     let entry = run::entry(&module, given.data.entry.as_deref()).map_err(single)?;
-    let data = Data::new(&module, entry, &given.data).map_err(single)?;
+    let (named, outputs) = source.named(entry);
+    let data = Data::new(&module, &named, &given.data).map_err(single)?;
     let options = disc::Options { device: given.device.device.clone(), ..given.machine.options() };
     let (results, times) = match given.on {
         On::Interpreter => (run::run(&module, &entry.name, &data, On::Interpreter, &options)?, Vec::new()),
@@ -66,7 +67,7 @@ pub(super) fn text(given: &ProgramArguments, source: &Source) -> Result<Answer, 
             called.map_err(diagnostics)?
         }
     };
-    let named = results.into_iter().enumerate().map(|(i, tensor)| (format!("output{i}"), tensor));
+    let named = outputs.into_iter().zip(results);
     let outcome = Outcome { entry: entry.name.to_string(), results: named.collect(), times };
     given.output.as_deref().map_or(Ok(()), check_name).map_err(single)?;
     match &given.output {

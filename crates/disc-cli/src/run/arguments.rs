@@ -93,7 +93,9 @@ pub(crate) enum Size {
 pub(crate) fn input(text: &str) -> Result<Input, String> {
     const FORMS: &str =
         "expected NAME=FILE.npy, NAME=rand:SIZES, NAME=zeros:SIZES, NAME=f32[SIZES], FILE.npz or FILE.safetensors";
-    let Some((name, value)) = text.split_once('=') else {
+    // A name in quotes is that of a model's file, with whatever is in it.
+    let quoted = text.strip_prefix('"').and_then(|text| text.split_once("\"="));
+    let Some((name, value)) = quoted.or_else(|| text.split_once('=')) else {
         return if arrays::holds_several(text) { Ok(Input::File(text.into())) } else { Err(FORMS.into()) };
     };
     let values = braces::expand(value).iter().map(|value| given(value)).collect::<Result<_, _>>()?;
@@ -170,6 +172,9 @@ mod tests {
         let axes = vec![Size::Fixed(2), Size::Named("B".into())];
         assert_eq!(values("x=f32[2, B]"), [Given::Typed(DType::F32, axes)]);
         assert_eq!(values("x=i64[]"), [Given::Typed(DType::I64, Vec::new())]);
+        for (text, name) in [("input:0=rand:", "input:0"), ("/x/y=rand:", "/x/y"), ("\"a=b\"=rand:", "a=b")] {
+            assert_eq!(input(text), Ok(Input::Named { name: name.into(), values: vec![Given::Random(Some(Vec::new()))] }));
+        }
         assert_eq!(input("all.npz"), Ok(Input::File("all.npz".into())));
         for wrong in ["x", "x=rand:3xB", "x=rand:-1", "x=zeros:3,4", "x=rand:{1,B}", "x=f31[2]", "x=f32[2x3]", "x=f32[-1]"] {
             assert!(input(wrong).is_err(), "{wrong}");

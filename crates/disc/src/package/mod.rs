@@ -1,6 +1,7 @@
 //! Exports programs as packages: compiles them for each target, and writes code, weights and
 //! manifest into one file. docs/package.md describes the format; disc-ral reads it.
 
+mod input_names;
 mod merge;
 
 use crate::{
@@ -25,6 +26,8 @@ pub struct Program {
 /// An entry as callers see it: what the compiled function has beside it stays hidden.
 pub struct EntryView {
     pub name: String,
+    /// For each input, its name, which may be any text; `None` for the names of the parameters.
+    pub inputs: Option<Vec<String>>,
     /// For each output, its name and where its value is.
     pub outputs: Vec<(String, Source)>,
     /// The structure of arguments and results, for who reads the package.
@@ -103,7 +106,7 @@ impl Package {
         };
         let mut targets: Vec<Compiled> = Vec::new();
         for name in names {
-            let compiled = Compiled::new(&merged, name, options, export.prepared)?;
+            let compiled = Compiled::new(&merged, &views, name, options, export.prepared)?;
             if targets.iter().any(|other| other.info.name == compiled.info.name) {
                 return Err(Error::argument(format!("the target `{}` is named twice", compiled.info.name)));
             }
@@ -162,7 +165,13 @@ fn plain<'a>(name: &'a str, weight: &'a Weight) -> StoredTensor<'a> {
 }
 
 impl Compiled {
-    fn new(merged: &merge::Merged, target: Option<&String>, options: &Options, is_prepared: bool) -> Result<Self, Error> {
+    fn new(
+        merged: &merge::Merged,
+        views: &[EntryView],
+        target: Option<&String>,
+        options: &Options,
+        is_prepared: bool,
+    ) -> Result<Self, Error> {
         let options = Options {
             target: target.cloned().or_else(|| options.target.clone()),
             // A device has a target of its own, and would be that of every name here.
@@ -171,7 +180,8 @@ impl Compiled {
             specialize: Specialize::Off,
             ..options.clone()
         };
-        let artifact = compile(merged.module.clone(), &options)?;
+        let mut artifact = compile(merged.module.clone(), &options)?;
+        input_names::apply(Arc::make_mut(&mut artifact.meta), views)?;
         let device = artifact.image.as_ref().map(|image| image.target.clone());
         let host = artifact.targets.host();
         let (arch, features) = host.needs().ok_or_else(|| Error::target(format!("no package for `{host}` yet")))?;

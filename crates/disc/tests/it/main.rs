@@ -19,6 +19,7 @@ mod compiled;
 mod deferred;
 mod encoder;
 mod grids;
+mod import;
 mod mma;
 mod nontemporal;
 mod order;

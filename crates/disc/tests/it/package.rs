@@ -31,7 +31,7 @@ fn weights() -> Vec<(String, Weight)> {
 }
 
 fn program(text: &str, name: &str) -> Program {
-    let view = EntryView { name: name.into(), outputs: vec![("y".into(), Source::Output(0))], structure: None };
+    let view = EntryView { name: name.into(), inputs: None, outputs: vec![("y".into(), Source::Output(0))], structure: None };
     Program { module: disc::parse(text).unwrap(), weights: weights(), entry: Some(view) }
 }
 

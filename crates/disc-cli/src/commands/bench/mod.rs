@@ -31,7 +31,7 @@ pub(super) fn text(given: &BenchArguments, source: &Source) -> Result<Answer, Ve
     package::check_text(&given.trust)?;
     let (module, _) = source.module(None)?;
     let entry = run::entry(&module, given.data.entry.as_deref()).map_err(single)?;
-    let calls = Data::calls(&module, entry, &given.data(), Integers::Any).map_err(single)?;
+    let calls = Data::calls(&module, &source.named(entry).0, &given.data(), Integers::Any).map_err(single)?;
     let device = given.device.device.clone();
     let options = disc::Options { device, ..given.machine.options() };
     let weights = calls.first().map(|data| data.weights.clone()).unwrap_or_default();

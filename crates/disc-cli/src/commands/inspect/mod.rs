@@ -1,14 +1,19 @@
 //! Summarises a package, or a program before anything is done to it: `disc inspect`.
+mod model;
 mod package;
 
 pub(super) use package::inspect as package;
 
 use crate::{answer::Answer, source::Source};
+use disc::import::Format;
 use disc_ir::{Diagnostic, Function, FunctionKind, Module, OpKind, Type, graph::Weight};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
 pub(super) fn text(source: &Source) -> Result<Answer, Vec<Diagnostic>> {
+    if source.format() == Format::StableHlo {
+        return model::stablehlo(source);
+    }
     let (module, stage) = source.module(None)?;
     let mut text = format!("stage {}\n", stage.name());
     text.extend(module.functions.iter().map(of_function));
