@@ -16,13 +16,14 @@ from .core.options import Options
 
 if TYPE_CHECKING:
     from .core.capturing import capture
+    from .core.exporting import export
     from .core.extension import devices
     from .core.loaded import Package, load
     from .core.package import clear_cache
     from .core.profiling import Profile, profile
     from .core.report import Report, report
     from .torch.checks.compare import CheckResult
-    from .torch.files.export import export, save
+    from .torch.files.export import save
     from .torch.module.check import check
     from .torch.module.optimize import optimize
     from .torch.module.optimized import OptimizedModule
@@ -66,7 +67,7 @@ _LAZY = {
     "capture": "core.capturing",
     "check": "torch.module.check",
     "CheckResult": "torch.checks.compare",
-    "export": "torch.files.export",
+    "export": "core.exporting",
     "load": "core.loaded",
     "Package": "core.loaded",
     "save": "torch.files.export",

@@ -69,8 +69,8 @@ impl From<Diagnostic> for Failure {
 fn class_of(code: &str) -> &'static str {
     match code {
         "E0203" | "E0206" | "E0207" => "ShapeError",
-        "E0212" | "E0403" | "E0602" => "DimError",
-        "E0401" | "E0402" => "UnsupportedOp",
+        "E0212" | "E0403" | "E0602" | "E1006" => "DimError",
+        "E0401" | "E0402" | "E1003" => "UnsupportedOp",
         "E0211" | "E0501" | "E0609" => "CompileError",
         "E0901" | "E0902" | "E0903" | "E0904" | "E0905" | "E0906" => "PackageError",
         _ => "Error",

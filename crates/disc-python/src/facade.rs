@@ -4,7 +4,7 @@ use crate::errors::Failure;
 
 pub(crate) use disc::{
     Artifact, Error, Executable, Options, Report, SetError, Specializations, VariantReport, background, cache, capture,
-    compile_first, compile_text_first, devices, dtype_of_runtime, package, parse, simt,
+    compile_first, compile_text_first, devices, dtype_of_runtime, import, package, parse, simt,
 };
 
 impl From<Error> for Failure {

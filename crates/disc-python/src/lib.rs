@@ -12,6 +12,7 @@ mod cli;
 mod compile;
 mod errors;
 mod facade;
+mod import;
 mod ir;
 mod logging;
 mod package;
@@ -56,6 +57,7 @@ fn _disc(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(compile::devices, module)?)?;
     module.add_function(wrap_pyfunction!(capture::write_capture, module)?)?;
     module.add_function(wrap_pyfunction!(package::export_package, module)?)?;
+    module.add_function(wrap_pyfunction!(import::import_package, module)?)?;
     module.add_function(wrap_pyfunction!(partition::partition, module)?)?;
     module.add_function(wrap_pyfunction!(warm::call_method, module)?)?;
     module.add_function(wrap_pyfunction!(watch::watches_torch_calls, module)?)?;

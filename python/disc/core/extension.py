@@ -96,6 +96,35 @@ def export_package(
     )
 
 
+def import_package(
+    model,
+    path,
+    options: Options,
+    dims: Sequence[tuple],
+    facts: Sequence[str],
+    targets: Sequence[str],
+    ir: bool,
+    prepared: bool,
+    cache: str | None,
+) -> bytes | None:
+    """Imports a model from a file, or from bytes, and writes it as a package; without a path,
+    returns its bytes.
+
+    ``dims`` are rows of input, axis and a name or a number, ``facts`` texts about the names.
+    """
+    return _extension().import_package(
+        model,
+        path,
+        {**options.for_compiler(), "threads": options.threads},
+        dims=list(dims),
+        facts=list(facts),
+        targets=list(targets),
+        ir=ir,
+        prepared=prepared,
+        cache=cache,
+    )
+
+
 def write_capture(path, source, inputs, weights, outputs, error: str | None, options: Options, threads):
     """Writes one call of a program to a file; ``outputs`` are none if it failed."""
     chosen = options.for_compiler()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils import _pytree as pytree
 
-from ...core import environment, extension
+from ...core import environment, extension, importing
 from ...core.errors import Error, PackageError
 from ...core.options import Options, effective, refuse_planned
 from .. import op_names
@@ -43,37 +43,7 @@ def export(
     prepared: bool = True,
     state: str = "refuse",
 ) -> bytes | None:
-    """Compiles ``module`` for inputs of any size and writes it to ``path`` as a package.
-
-    Buffers that calls change (a static cache, statistics of batch norm) are refused, unless
-    ``state`` is ``"inputs"``: they are inputs after the others then, by their names in the module.
-    A call writes to them in place; what the module assigns anew is an output of that name. The
-    caller holds the state, and starts with the values that ``module.named_buffers()`` has.
-
-    Args:
-        module: A module, or a mapping ``{"prefill": (module, inputs), "decode": (module, inputs)}``
-            that makes one entry each, over one table of weights.
-        inputs: An example, as for ``disc.optimize``.
-        path: The file to write.
-        kwargs: The keyword arguments of the example.
-        dims: Names and facts of sizes, as for ``disc.optimize``.
-        target: A CPU level such as ``"x86-64-v3"`` or ``"aarch64-v8+dotprod"``, whatever this
-            machine is, a GPU such as ``"nvptx:sm_90"``, or a list of which the best one that can
-            run is picked when the package is loaded; else this machine's, or that of
-            ``options.device``. A GPU may name the level of its host program: ``"nvptx:sm_90 on
-            x86-64-v3"``; this machine's without.
-        options: Options, over those of an enclosing ``with``.
-        ir: Keeps the program as text.
-        prepared: Keeps weights as kernels read them, which loads faster and takes more room.
-        state: ``"refuse"`` or ``"inputs"``, for buffers that calls change.
-
-    Returns:
-        The bytes of the package, without a path.
-
-    Raises:
-        disc.UnsupportedOp: Ops which torch would have to run; the message lists them.
-        disc.PackageError: Calls change the model, or the file cannot be written.
-    """
+    """Writes modules of torch, as ``disc.export`` says: core/exporting.py has the arguments."""
     options = effective(options)
     refuse_planned(options)
     op_names.refuse_unknown(options)
@@ -295,10 +265,7 @@ def _type(kind: type) -> str:
 
 
 def _write(programs, path, target, options: Options, ir: bool, prepared: bool) -> bytes | None:
-    targets = [target] if isinstance(target, str) else target or ()
-    if not isinstance(targets, Sequence) or not all(isinstance(name, str) for name in targets):
-        raise Error(f"target is {target!r}, expected a name or a list of names", code="E0700")
-    targets = list(targets)
+    targets = importing.target_names(target)
     directory = extension.cache_for(options)
     return extension.export_package(
         programs, path, options, threads_of(options), targets, ir, prepared, directory
