@@ -118,6 +118,22 @@ fn sizes_of_a_model_get_names_and_numbers() {
 }
 
 #[test]
+fn weights_in_a_wrapper_of_mlir_come_from_the_command_line() {
+    let folder = Folder::new("weights");
+    let text = "module {
+weight @w : tensor<4xf32>
+func.func public @main(%x: tensor<4xf32>) -> tensor<4xf32> {
+  %w = weight @w : tensor<4xf32>
+  %0 = stablehlo.add %x, %w : tensor<4xf32>
+  return %0 : tensor<4xf32>
+}
+}";
+    folder.write("w.mlir", text);
+    assert!(folder.error("compile w.mlir -o w.discpkg").contains("weight @w has no value"));
+    assert_eq!(folder.json("compile w.mlir -o w.discpkg --random-weights")["weights"]["count"], 1);
+}
+
+#[test]
 fn the_contents_of_a_file_tell_its_format_before_its_name_does() {
     let folder = Folder::new("format");
     folder.write("text", MODEL);

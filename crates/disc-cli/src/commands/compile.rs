@@ -46,8 +46,14 @@ pub(super) fn text(given: &CompileArguments, source: &Source) -> Result<Answer, 
 fn model(given: &CompileArguments, source: &Source) -> Result<Answer, Vec<Diagnostic>> {
     let import =
         ImportOptions { function: given.entry.clone(), dims: given.dim.iter().map(choice).collect(), ..Default::default() };
-    let program = import::from_bytes(&source.path, source.text.as_bytes(), &import).map_err(diagnostics)?.program;
-    run::weights(&program.module, &given.values).map_err(|error| vec![error])?;
+    let mut program = import::from_bytes(&source.path, source.text.as_bytes(), &import).map_err(diagnostics)?.program;
+    if program.weights.is_empty() {
+        // IR text in a wrapper of MLIR has weights without values.
+        program.weights = weights(&program.module, given)?;
+    } else if given.values.weights.is_some() || given.values.random_weights {
+        let message = format!("{} has its weights: they cannot be given", given.file);
+        return Err(vec![Diagnostic::new(Code::E0700, message)]);
+    }
     let options = given.options()?;
     match &given.output {
         Some(path) if has_extension(path, "discpkg") => write(given, program, &options, path),
@@ -107,9 +113,7 @@ fn package(given: &CompileArguments, module: Module, options: &disc::Options, pa
         return Err(single(Diagnostic::new(Code::E0103, "there is no entry to compile")));
     }
     let module = chosen(module, given.entry.as_deref()).map_err(single)?;
-    let weights = run::weights(&module, &given.values).map_err(single)?;
-    let weights = weights.iter().map(|(name, tensor)| Ok((name.clone(), Weight::from(disc::to_host(tensor)?))));
-    let weights = weights.collect::<Result<_, disc::Error>>().map_err(diagnostics)?;
+    let weights = weights(&module, given)?;
     write(given, Program { module, weights, entry: None }, options, path)
 }
 
@@ -119,6 +123,13 @@ fn write(given: &CompileArguments, program: Program, options: &disc::Options, pa
     export(vec![program], path, options, &settings).map_err(diagnostics)?;
     drop(progress);
     written(path)
+}
+
+/// Returns the weights of a program that the command line gives.
+fn weights(module: &Module, given: &CompileArguments) -> Result<Vec<(String, Weight)>, Vec<Diagnostic>> {
+    let weights = run::weights(module, &given.values).map_err(|error| vec![error])?;
+    let weights = weights.iter().map(|(name, tensor)| Ok((name.clone(), Weight::from(disc::to_host(tensor)?))));
+    weights.collect::<Result<_, disc::Error>>().map_err(diagnostics)
 }
 
 /// Describes a package that was written.

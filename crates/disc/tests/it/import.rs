@@ -3,7 +3,7 @@ use disc::{
     Error, Options,
     import::{DimChoice, ImportOptions, Input, Size, from_bytes, open},
     package::{EntryView, ExportOptions, Program, export_bytes},
-    ral::{DType, OpenOptions, Package, Session, SessionOptions, Source, Tensor},
+    ral::{DType, OpenOptions, Package, Port, Session, SessionOptions, Source, Tensor},
 };
 use disc_import::program::{Node, ProgramBuilder};
 use disc_ir::{Dim, OpKind};
@@ -30,8 +30,8 @@ fn session(package: &Package) -> Session {
 fn an_imported_model_is_a_package_with_the_names_of_its_file() {
     let package = packed(MODEL, &ImportOptions::default());
     let entry = package.entry("main").unwrap();
-    let inputs: Vec<&str> = entry.inputs().iter().map(|input| input.name()).collect();
-    let outputs: Vec<&str> = entry.outputs().iter().map(|output| output.name()).collect();
+    let inputs: Vec<&str> = entry.inputs().iter().map(Port::name).collect();
+    let outputs: Vec<&str> = entry.outputs().iter().map(Port::name).collect();
     assert_eq!((inputs, outputs), (vec!["input:0", "/w/b"], vec!["sum:0"]));
     let text = std::str::from_utf8(package.part("program.disc").unwrap()).unwrap();
     assert!(text.contains("@main(%arg0: tensor<[input_0_0]x4xf32>"), "{text}");
