@@ -95,9 +95,8 @@ def __getattr__(name: str):
         except ModuleNotFoundError as error:
             if error.name != "torch":
                 raise
-            raise Error(
-                f"disc.{name} is for modules of torch, which is not installed here",
-                help="pip install 'disc-compiler[torch]'; disc.load runs packages without it",
-            ) from error
+            from .core.errors import without_torch
+
+            raise without_torch(name) from error
         return getattr(module, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

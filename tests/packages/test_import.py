@@ -25,6 +25,12 @@ package = disc.load("m.discpkg")
 x = numpy.arange(8, dtype="f").reshape(2, 4)
 assert (package(x, x) == 2 * x).all()
 assert (package(**{"/w/b": x, "input:0": x}) == 2 * x).all()
+try:
+    disc.export(object(), x)
+except disc.Error as error:
+    assert "torch, which is not installed" in str(error)
+else:
+    raise AssertionError("a module needs torch")
 del sys.modules["torch"]
 assert not [name for name in sys.modules if name.split(".")[0] in ("torch", "jax", "sympy")]
 """

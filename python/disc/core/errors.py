@@ -82,5 +82,13 @@ class PackageError(Error):
     default_code = "E0901"
 
 
+def without_torch(name: str) -> Error:
+    """The error for a function of ``disc`` that needs torch, where torch is not installed."""
+    return Error(
+        f"disc.{name} is for modules of torch, which is not installed here",
+        help="pip install 'disc-compiler[torch]'; disc.load runs packages without it",
+    )
+
+
 #: Codes of errors in data (an index out of range, an assertion), which name the op.
 OF_DATA = frozenset(("E0603", "E0604"))

@@ -13,7 +13,7 @@ from os import PathLike
 from typing import Any
 
 from . import importing
-from .errors import Error
+from .errors import Error, without_torch
 from .options import Options
 
 #: The module with the function ``export`` for modules of a framework, by the framework's name.
@@ -76,7 +76,12 @@ def export(
         return importing.export(
             module, path, dims=dims, target=target, options=options, ir=ir, prepared=prepared
         )
-    front_end = importlib.import_module(_FRONT_ENDS["torch"])
+    try:
+        front_end = importlib.import_module(_FRONT_ENDS["torch"])
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        raise without_torch("export") from error
     return front_end.export(
         module,
         inputs,
