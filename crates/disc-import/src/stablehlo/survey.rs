@@ -81,7 +81,8 @@ impl Survey {
     /// Checks that no op is missing.
     ///
     /// # Errors
-    /// E1003, which lists all of them with their lines.
+    /// E1003, which lists all of them with their lines; of an op that very many lines have, the
+    /// first ones.
     pub fn check(&self) -> Result<(), Diagnostic> {
         let rows: Vec<String> = self.missing().map(|(name, found, why)| row(name, found, why)).collect();
         if rows.is_empty() {
@@ -94,11 +95,20 @@ impl Survey {
     }
 }
 
-/// Describes an op with all of its lines.
 fn row(name: &str, found: &Found, why: Missing) -> String {
-    let lines: Vec<String> = found.lines.iter().map(ToString::to_string).collect();
-    let word = if lines.len() == 1 { "line" } else { "lines" };
-    format!("`{name}` ({word} {}: {})", lines.join(", "), why.reason())
+    format!("`{name}` ({}: {})", found.at(), why.reason())
+}
+
+impl Found {
+    /// Names the lines: `line 3`, `lines 3, 5`; of very many the first.
+    pub fn at(&self) -> String {
+        const MOST: usize = 50;
+        let word = if self.lines.len() == 1 { "line" } else { "lines" };
+        let first: Vec<String> = self.lines.iter().take(MOST).map(ToString::to_string).collect();
+        let more = self.lines.len().saturating_sub(MOST);
+        let rest = if more > 0 { format!(" and {more} more") } else { String::new() };
+        format!("{word} {}{rest}", first.join(", "))
+    }
 }
 
 #[cfg(test)]
@@ -153,6 +163,14 @@ module @jit.f attributes {mhlo.num_partitions = 1 : i32, jax.uses_shape_polymorp
         }
         let place = error.span.unwrap();
         assert_eq!(&text[place.start as usize..place.end as usize], "stablehlo.fft");
+    }
+
+    #[test]
+    fn of_very_many_lines_the_first_are_named() {
+        let text = "%0 = mhlo.tan %0\n".repeat(60);
+        let error = survey(&text).check().unwrap_err();
+        assert!(error.message.contains("lines 1, 2, ") && error.message.contains(", 50 and 10 more: "), "{error}");
+        assert_eq!(survey(&text).ops["mhlo.tan"].lines.len(), 60);
     }
 
     #[test]

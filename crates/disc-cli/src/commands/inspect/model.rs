@@ -34,7 +34,7 @@ pub(super) fn stablehlo(source: &Source) -> Result<Answer, Vec<Diagnostic>> {
     text.extend(survey.ops.iter().map(|(name, found)| format!("  {:>6}  {name}\n", found.places.len())));
     if !missing.is_empty() {
         text += "\nmissing\n";
-        text.extend(survey.missing().map(|(name, found, why)| format!("  {name}: {}, {}\n", why.reason(), at(&found.lines))));
+        text.extend(survey.missing().map(|(name, found, why)| format!("  {name}: {}, {}\n", why.reason(), found.at())));
     }
     let json = json!({
         "format": "stablehlo",
@@ -62,11 +62,6 @@ fn lines(rows: &Rows) -> Vec<String> {
 
 fn ports(rows: &Rows) -> Vec<Value> {
     rows.iter().map(|(name, ty)| json!({ "name": name, "type": ty })).collect()
-}
-
-fn at(lines: &[usize]) -> String {
-    let word = if lines.len() == 1 { "line" } else { "lines" };
-    format!("{word} {}", lines.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "))
 }
 
 fn missing_json(name: &str, found: &Found, reason: &str) -> Value {
