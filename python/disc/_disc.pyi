@@ -139,6 +139,7 @@ class Builder:
         wanted: Iterable[_Size] | None = None,
         **attrs: Any,
     ) -> Any: ...
+    def stated(self) -> list[str]: ...
     def output(
         self,
         values: Iterable[Value],

@@ -3,7 +3,7 @@
 //! That f64 is right is shown beside torch, by the rows of tests/torch/lowering.
 use disc_import::{
     compose::{self, COMPOSITIONS, Composed},
-    emit::{Emitter, Operand},
+    emit::{Emitter, Operand, Sign},
 };
 use disc_ir::{
     Attr, Builder, DType, Dim, Function, FunctionKind, Module, Type,
@@ -389,4 +389,17 @@ fn malformed_calls_are_errors_and_never_panics() {
         refused += usize::from(composed(&recipe, DType::F32, Open::First, (4, 5), &mut function).is_err());
     }
     assert!(refused > 100, "{refused} calls were refused");
+}
+
+#[test]
+fn stated_facts_are_given_as_texts() {
+    let mut function = Function::new("main", FunctionKind::Func);
+    let emitter = Emitter::new(Builder::new(&mut function), None);
+    let (n, s, one) = (Dim::symbol("N"), Dim::symbol("S"), Dim::constant(1));
+    emitter.require(&one, Sign::Le, &Dim::constant(2)).unwrap();
+    emitter.require(&n, Sign::Ge, &one).unwrap();
+    emitter.require(&n, Sign::Eq, &s).unwrap();
+    emitter.require(&s, Sign::Eq, &n).unwrap();
+    assert_eq!(emitter.take_stated(), ["N >= 1", "N == S"]);
+    assert!(emitter.take_stated().is_empty());
 }

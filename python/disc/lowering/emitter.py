@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import operator
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -65,6 +66,8 @@ class Emitter(IndexingOps):
         self.promotion = promotion
         #: Takes the text of a fact.
         self.state = builder.fact
+        #: Takes the text of a fact that a composition has stated.
+        self.note: Callable[[str], None] = lambda fact: None
         #: By the mask: its places, as long as nothing else has them.
         self._places: dict[int, tuple] = {}
         #: By what was repeated along an axis of size 1: itself, what is repeated, and the axis.
@@ -137,7 +140,10 @@ class Emitter(IndexingOps):
     def compose(self, name: str, *operands, **attrs):
         """The result, or the list of results, of a composition (docs/compositions.md)."""
         given = [x.value if isinstance(x, Number) else x for x in operands]
-        return self.builder.compose(name, given, self.result_sizes(), **attrs)
+        made = self.builder.compose(name, given, self.result_sizes(), **attrs)
+        for fact in self.builder.stated():
+            self.note(fact)
+        return made
 
     def full(self, value, shape, dtype: str):
         """A constant with all elements equal."""

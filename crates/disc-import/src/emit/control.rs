@@ -52,6 +52,11 @@ impl Emitter<'_> {
     /// # Errors
     /// It contradicts others.
     pub fn state(&self, fact: Fact) -> Result<(), Diagnostic> {
+        self.state_as(fact.to_string(), fact)
+    }
+
+    fn state_as(&self, text: String, fact: Fact) -> Result<(), Diagnostic> {
+        self.note_stated(text);
         self.with(|b| b.add_fact(fact)).map_err(|error: FactError| Diagnostic::new(Code::E0212, error.to_string()))
     }
 
@@ -69,7 +74,7 @@ impl Emitter<'_> {
                 let message = format!("sizes {a} and {b} do not fit: expected {a} {} {b}", sign.text());
                 Err(Diagnostic::new(Code::E0203, message))
             }
-            _ => self.state(sign.fact(left, right)),
+            _ => self.state_as(format!("{left} {} {right}", sign.text()), sign.fact(left, right)),
         }
     }
 

@@ -12,17 +12,29 @@ pub struct Emitter<'f> {
     builder: RefCell<Builder<'f>>,
     /// The sizes of the result, if the format states them.
     wanted: Option<Vec<Dim>>,
+    /// The facts that were stated, as a relation reads.
+    stated: RefCell<Vec<String>>,
 }
 
 impl<'f> Emitter<'f> {
     /// `wanted`: the sizes of the lowering's result where the format states them. Of two sizes that
     /// are not provably equal, it decides which one a broadcast result has.
     pub fn new(builder: Builder<'f>, wanted: Option<Vec<Dim>>) -> Self {
-        Self { builder: RefCell::new(builder), wanted }
+        Self { builder: RefCell::new(builder), wanted, stated: RefCell::default() }
     }
 
     pub fn into_builder(self) -> Builder<'f> {
         self.builder.into_inner()
+    }
+
+    /// Returns the texts of the facts that were stated since the last call, in order: a front end
+    /// explains by them why it refuses a call.
+    pub fn take_stated(&self) -> Vec<String> {
+        self.stated.take()
+    }
+
+    pub(super) fn note_stated(&self, text: String) {
+        self.stated.borrow_mut().push(text);
     }
 
     /// The sizes that the format states for the result, if it states any.

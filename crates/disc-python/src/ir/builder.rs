@@ -47,6 +47,8 @@ struct State {
     /// Insertion point.
     block: Block,
     solver: LazySolver,
+    /// The facts that compositions stated, as texts.
+    stated: Vec<String>,
     is_finished: bool,
 }
 
@@ -65,6 +67,7 @@ impl PyBuilder {
             origin: None,
             block,
             solver: LazySolver::default(),
+            stated: Vec::new(),
             is_finished: false,
         };
         Self { id: NEXT.fetch_add(1, Ordering::Relaxed), state: Mutex::new(state) }
@@ -227,6 +230,11 @@ impl PyBuilder {
         })
     }
 
+    /// Returns the facts that compositions stated since the last call.
+    fn stated(&self) -> Vec<String> {
+        std::mem::take(&mut self.lock().stated)
+    }
+
     /// Ends the function with these results. `stores` are pairs of a result and the input whose new
     /// value it is, by position.
     #[pyo3(signature = (values, names = None, stores = Vec::new()))]
@@ -334,11 +342,12 @@ impl PyBuilder {
     /// Runs `body` with an emitter at the end of the current block.
     fn emit(&self, wanted: Option<Vec<Dim>>, body: impl FnOnce(&Emitter<'_>) -> Composed) -> PyResult<Vec<PyValue>> {
         let mut state = self.open()?;
-        let State { function, solver, block, origin, .. } = &mut *state;
+        let State { function, solver, block, origin, stated, .. } = &mut *state;
         let mut builder = Builder::at(function, *block, std::mem::take(solver));
         builder.origin = *origin;
         let emitter = Emitter::new(builder, wanted);
         let results = body(&emitter);
+        stated.extend(emitter.take_stated());
         let builder = emitter.into_builder();
         let made = |value: Value| PyValue::new(self.id, value, builder.function.ty(value).clone());
         let made = results.map(|values| values.into_iter().map(made).collect());

@@ -47,6 +47,7 @@ from .interface import (
     declare_inputs,
     declare_outputs,
     declare_state,
+    note_fact,
     state_fact,
     state_relation,
 )
@@ -96,6 +97,7 @@ class Walk:
         self.emitter = TorchEmitter(builder, expressions)
         expressions.bind_root = lambda root: rounded_root(self.emitter, root)
         self.emitter.state = lambda fact: state_fact(builder, program, fact)
+        self.emitter.note = lambda fact: note_fact(program, fact)
         self.values: dict[torch.fx.Node, Any] = {}
         self.weight_names: dict[torch.fx.Node, str] = {}
         #: Inputs, and parameters and buffers that are inputs of the program, to which it may write:

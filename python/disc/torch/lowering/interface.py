@@ -165,6 +165,12 @@ def state_fact(builder, program: Program, fact: str) -> None:
         program.facts.append(fact)
 
 
+def note_fact(program: Program, fact: str) -> None:
+    """A fact that the program has: it explains why a call is refused."""
+    if fact not in program.facts:
+        program.facts.append(fact)
+
+
 def add_check(program: Program, condition, text: str) -> None:
     if (condition, text) not in program.checks:
         program.checks.append((condition, text))
