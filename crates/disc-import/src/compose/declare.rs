@@ -18,6 +18,8 @@ pub enum Arity {
     Scalar,
     /// A scalar, or nothing.
     MaybeScalar,
+    /// Any number of scalars, each present or not; only the last operand.
+    Scalars,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -48,6 +50,7 @@ macro_rules! operand_type {
     (many) => { Vec<disc_ir::Value> };
     (scalar) => { $crate::emit::Operand };
     (maybe_scalar) => { Option<$crate::emit::Operand> };
+    (scalars) => { Vec<Option<$crate::emit::Operand>> };
 }
 
 macro_rules! arity {
@@ -66,15 +69,18 @@ macro_rules! arity {
     (maybe_scalar) => {
         $crate::compose::Arity::MaybeScalar
     };
+    (scalars) => {
+        $crate::compose::Arity::Scalars
+    };
 }
 
 /// Declares one composition; see `normalization.rs` for the exemplar.
 ///
 /// `Name = "name"(operands) { attributes } -> (results) in body;` Operands are `name: one(CLASS)`,
-/// `maybe(CLASS)`, `many(CLASS)`, `scalar(CLASS)` or `maybe_scalar(CLASS)`; attributes are `name:
-/// Type`, where the type is one of [`super::attribute`]. The body takes the emitter and the struct
-/// that the macro makes, and destructures it: an attribute that it does not read is a warning of
-/// the compiler.
+/// `maybe(CLASS)`, `many(CLASS)`, `scalar(CLASS)`, `maybe_scalar(CLASS)` or `scalars(CLASS)`;
+/// attributes are `name: Type`, where the type is one of [`super::attribute`]. The body takes the
+/// emitter and the struct that the macro makes, and destructures it: an attribute that it does not
+/// read is a warning of the compiler.
 macro_rules! composition {
     ($(#[doc = $doc:literal])+
      $Name:ident = $name:literal ( $( $opd:ident : $arity:ident ( $class:expr ) ),* $(,)? )

@@ -42,6 +42,7 @@ fn operand(def: &OperandDef) -> String {
         Arity::Many => ", any number",
         Arity::Scalar => ", or a scalar",
         Arity::MaybeScalar => ", or a scalar, optional",
+        Arity::Scalars => ", or scalars, any number, each optional",
     };
     format!("`{}` ({}{arity})", def.name, def.class.describe())
 }

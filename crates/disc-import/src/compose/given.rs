@@ -29,7 +29,7 @@ impl<'a> Given<'a> {
 
     fn check_operands(&self, b: &Emitter<'_>) -> Result<(), Diagnostic> {
         let (declared, came) = (self.def.operands, self.operands.len());
-        let has_many = declared.last().is_some_and(|last| last.arity == Arity::Many);
+        let has_many = declared.last().is_some_and(|last| matches!(last.arity, Arity::Many | Arity::Scalars));
         let needed =
             declared.iter().rposition(|operand| matches!(operand.arity, Arity::One | Arity::Scalar)).map_or(0, |i| i + 1);
         if came < needed || (came > declared.len() && !has_many) {
@@ -46,14 +46,14 @@ impl<'a> Given<'a> {
     fn check_operand(&self, b: &Emitter<'_>, operand: &OperandDef, argument: &Argument) -> Result<(), Diagnostic> {
         let name = operand.name;
         match argument {
-            None if matches!(operand.arity, Arity::Maybe | Arity::MaybeScalar) => Ok(()),
+            None if matches!(operand.arity, Arity::Maybe | Arity::MaybeScalar | Arity::Scalars) => Ok(()),
             None => Err(self.error(Code::E0201, format!("operand `{name}` is needed"))),
             Some(Operand::Value(value)) if operand.class.contains(b.dtype(*value)) => Ok(()),
             Some(Operand::Value(value)) => {
                 let (came, expected) = (b.dtype(*value), operand.class.describe());
                 Err(self.error(Code::E0204, format!("operand `{name}` has element type {came}, expected {expected}")))
             }
-            Some(_) if matches!(operand.arity, Arity::Scalar | Arity::MaybeScalar) => Ok(()),
+            Some(_) if matches!(operand.arity, Arity::Scalar | Arity::MaybeScalar | Arity::Scalars) => Ok(()),
             Some(_) => Err(self.error(Code::E0201, format!("operand `{name}` is a number, expected a tensor"))),
         }
     }
@@ -135,6 +135,12 @@ impl FromOperand for Vec<Value> {
 impl FromOperand for Option<Operand> {
     fn read(rest: &[Argument]) -> Option<Self> {
         Some(rest.first().cloned().flatten())
+    }
+}
+
+impl FromOperand for Vec<Option<Operand>> {
+    fn read(rest: &[Argument]) -> Option<Self> {
+        Some(rest.to_vec())
     }
 }
 

@@ -20,9 +20,14 @@ mod einsum;
 mod given;
 mod normalization;
 mod order;
+mod padding;
 mod pooling;
+mod positions;
+mod rearranging;
 mod recurrent;
 mod reduction;
+mod resize;
+mod sampling;
 mod scan;
 mod softmax;
 mod windows;
@@ -32,8 +37,13 @@ pub use adaptive::Cell;
 pub use attribute::Attribute;
 pub use declare::{Argument, Arity, Composed, Composition, CompositionDef, OperandDef};
 pub use docs::docs;
+pub use padding::Edge;
+pub use positions::Coordinates;
+pub use rearranging::{BlockOrder, Triangle};
 pub use recurrent::CellKind;
 pub use reduction::Extreme;
+pub use resize::Rounding;
+pub use sampling::{Beyond, Interpolation};
 pub use scan::Running;
 
 use crate::emit::Emitter;
@@ -53,9 +63,13 @@ composition_table! {
     einsum::{Einsum},
     normalization::{BatchNorm, FeatureNorm, GroupNorm, LayerNorm, RmsNorm, WeightNorm},
     order::{KthLeast, Median, SortPlaces, TopKOf},
+    padding::{Pad},
     pooling::{AveragePool, MaxPool, MaxPoolPlaces},
+    rearranging::{DepthToSpace, Diagonal, KeepTriangle, RepeatElements, Roll, SetDiagonal, SlidingWindows, SpaceToDepth, Tile},
     recurrent::{RecurrentCell, RecurrentLayer},
     reduction::{ArgExtreme, ArgReduce, LogSumExp, LpNorm, Mean, Variance},
+    resize::{ResizeCubic, ResizeLinear, ResizeNearest},
+    sampling::{AffineGrid, GridSample},
     scan::{Difference, RunningExtreme, RunningLogSumExp, RunningTotal},
     softmax::{LogSoftmax, SafeSoftmax, Softmax},
 }

@@ -224,14 +224,7 @@ def joined(axis: int, least_rank: int):
 
 
 def repeat(b, x, repeats):
-    """Each axis becomes (times, size), then one."""
-    rank = len(repeats)
-    own = [1] * (rank - len(x.shape)) + list(x.shape)
-    if all(is_int(r) and r == 1 for r in repeats):
-        return b.reshape(x, own)
-    paired = [s for pair in zip(repeats, own, strict=True) for s in pair]
-    axes = [2 * i + 1 for i in range(rank - len(x.shape), rank)]
-    return b.reshape(b.broadcast(x, paired, axes), [r * s for r, s in zip(repeats, own, strict=True)])
+    return b.compose("tile", x, repeats=list(repeats))
 
 
 def tile(b, x, repeats):
@@ -239,13 +232,9 @@ def tile(b, x, repeats):
 
 
 def repeat_interleave(b, x, repeats, dim=None, output_size=None):
-    if dim is None:
+    if dim is None or not x.shape:
         x, dim = b.reshape(x, [product(x.shape)]), 0
-    axis = axis_of(x, dim)
-    wide = list(x.shape)
-    wide.insert(axis + 1, repeats)
-    spread = b.broadcast(x, wide, [i if i <= axis else i + 1 for i in range(len(x.shape))])
-    return b.reshape(spread, [s * repeats if i == axis else s for i, s in enumerate(x.shape)])
+    return b.compose("repeat_elements", x, axis=dim, times=repeats)
 
 
 def flip(b, x, dims):
@@ -254,21 +243,7 @@ def flip(b, x, dims):
 
 def roll(b, x, shifts, dims=()):
     shifts = [shifts] if is_int(shifts) else list(shifts)
-    dims = [dims] if is_int(dims) else list(dims)
-    if not dims:
-        return b.reshape(roll(b, b.reshape(x, [product(x.shape)]), shifts, [0]), x.shape)
-    for shift, dim in zip(shifts, dims, strict=True):
-        x = _roll_one(b, x, shift, axis_of(x, dim))
-    return x
-
-
-def _roll_one(b, x, shift, axis):
-    size = x.shape[axis]
-    if is_int(size) and size == 0:
-        return x
-    # An axis of size 0 has no remainder: take it by 1.
-    turn = shift % greatest(size, 1)
-    return b.concatenate([b.slice(x, axis, size - turn, size), b.slice(x, axis, 0, size - turn)], axis)
+    return b.compose("roll", x, shifts=shifts, axes=[dims] if is_int(dims) else list(dims))
 
 
 def squeeze_all(b, x):
@@ -276,43 +251,18 @@ def squeeze_all(b, x):
 
 
 def diagonal(b, x, offset=0, dim1=0, dim2=1):
-    """A mask on the two axes, summed away; exact, because one element is taken."""
-    i, j = axis_of(x, dim1), axis_of(x, dim2)
-    rest = [k for k in range(len(x.shape)) if k not in (i, j)]
-    x = b.transpose(x, [*rest, i, j])
-    rows, columns = x.shape[-2], x.shape[-1]
-    flat = b.reshape(x, [*x.shape[:-2], rows * columns])
-    length = b.shape[-1]
-    start = offset if offset >= 0 else columns * -offset
-    index = b.add(b.mul(b.iota([length], 0, "i64"), b.lift(columns + 1, "i64")), b.lift(start, "i64"))
-    return b.take(flat, len(rest), index, bounds="clamp")
+    return b.compose("diagonal", x, offset=offset, axes=[dim1, dim2])
 
 
 def diagonal_scatter(b, x, source, offset=0, dim1=0, dim2=1):
-    """``x`` with another diagonal.
-
-    Row r holds element r, or with a negative offset element r + offset.
-    """
-    i, j = axis_of(x, dim1), axis_of(x, dim2)
-    order = [*(k for k in range(len(x.shape)) if k not in (i, j)), i, j]
-    x, last = b.transpose(x, order), len(order) - 2
-    element = b.add(b.iota([x.shape[-2]], 0, "i64"), b.lift(min(offset, 0), "i64"))
-    # One more element: a diagonal beyond the corners has none.
-    padded = b.pad(b.convert(source, x.dtype), b.lift(0, x.dtype), [0] * (last + 1), [0] * last + [1])
-    value = b.broadcast(b.take(padded, last, element, bounds="clamp"), x.shape, list(range(last + 1)))
-    mask = b.broadcast(_on_diagonal(b, x.shape[-2:], offset), x.shape, [last, last + 1])
-    return b.transpose(b.select(mask, value, x), [order.index(k) for k in range(len(order))])
+    return b.compose("set_diagonal", x, source, offset=offset, axes=[dim1, dim2])
 
 
 def fill_diagonal(b, x, value, wrap=False):
     if len(x.shape) != 2 or wrap:
         raise b.unsupported("only matrices without wrap are supported")
-    return b.select(_on_diagonal(b, x.shape, 0), b.lift(value, x.dtype), x)
-
-
-def _on_diagonal(b, plane, offset):
-    rows = b.add(b.iota(plane, 0, "i64"), b.lift(offset, "i64"))
-    return b.compare("EQ", rows, b.iota(plane, 1, "i64"))
+    on_diagonal = b.compare("EQ", b.iota(x.shape, 0, "i64"), b.iota(x.shape, 1, "i64"))
+    return b.select(on_diagonal, b.lift(value, x.dtype), x)
 
 
 def meshgrid(b, xs, indexing="ij"):
@@ -324,16 +274,8 @@ def meshgrid(b, xs, indexing="ij"):
     ]
 
 
-def triangle(keep):
-    """tril (GE) and triu (LE): compares row + diagonal with column."""
-
-    def entry(b, x, diagonal=0):
-        plane = x.shape[-2:]
-        rows = b.add(b.iota(plane, 0, "i64"), b.lift(diagonal, "i64"))
-        mask = b.compare(keep, rows, b.iota(plane, 1, "i64"))
-        return b.select(mask, x, b.lift(0, x.dtype))
-
-    return entry
+def triangle(part: str):
+    return lambda b, x, diagonal=0: b.compose("triangle", x, diagonal, part=part)
 
 
 # Padding: torch lists amounts from the last axis on, (low, high) each.
@@ -356,90 +298,30 @@ def constant_pad(b, x, pads, value=0):
 def pad(b, x, pads, mode="constant", value=None):
     if mode == "constant":
         return constant_pad(b, x, pads, value or 0)
-    return {"reflect": reflect_pad, "replicate": replicate_pad, "circular": circular_pad}[mode](b, x, pads)
+    return edge_pad(mode)(b, x, pads)
 
 
-def _padded(edge, crops_first: bool = False):
-    """Padding axis by axis; ``edge(b, x, axis, low, high)`` gives the two parts that
-    are joined to the axis.
-
-    Where a number is negative the axis is cropped: after that, or before it.
-    """
-
+def edge_pad(edge: str):
     def entry(b, x, pads):
         low, high = pad_amounts(x, pads)
-        for axis in range(len(x.shape)):
-            if not (same(low[axis], 0) and same(high[axis], 0)):
-                steps = [_join_edges, _crop]
-                for step in reversed(steps) if crops_first else steps:
-                    x = step(b, x, axis, low[axis], high[axis], edge)
-        return x
+        return b.compose("pad", x, low=low, high=high, edge=edge)
 
     return entry
 
 
-def _crop(b, x, axis, low, high, edge):
-    return b.slice(x, axis, greatest(0 - low, 0), x.shape[axis] - greatest(0 - high, 0))
-
-
-def _join_edges(b, x, axis, low, high, edge):
-    low, high = greatest(low, 0), greatest(high, 0)
-    before, after = edge(b, x, axis, low, high)
-    parts = [before] if not same(low, 0) else []
-    return b.concatenate([*parts, x, *([after] if not same(high, 0) else [])], axis)
-
-
-def _reflected(b, x, axis, low, high):
-    size = x.shape[axis]
-    before = b.slice(x, axis, 1, low + 1) if not same(low, 0) else None
-    after = b.slice(x, axis, size - 1 - high, size - 1) if not same(high, 0) else None
-    return tuple(part if part is None else b.reverse(part, [axis]) for part in (before, after))
-
-
-def _repeated(b, x, axis, low, high):
-    def spread(part, count):
-        shape = [count if i == axis else s for i, s in enumerate(x.shape)]
-        return b.expand(part, shape)
-
-    size = x.shape[axis]
-    return spread(b.slice(x, axis, 0, 1), low), spread(b.slice(x, axis, size - 1, size), high)
-
-
-def _wrapped(b, x, axis, low, high):
-    size = x.shape[axis]
-    return b.slice(x, axis, size - low, size), b.slice(x, axis, 0, high)
-
-
-reflect_pad = _padded(_reflected)
-replicate_pad = _padded(_repeated)
-circular_pad = _padded(_wrapped, crops_first=True)
-
-
 def pixel_shuffle(b, x, factor):
-    *lead, channels, h, w = x.shape
-    n = len(lead)
-    x = b.reshape(x, [*lead, channels // (factor * factor), factor, factor, h, w])
-    x = b.transpose(x, [*range(n), n, n + 3, n + 1, n + 4, n + 2])
-    return b.reshape(x, b.shape)
+    return b.compose("depth_to_space", x, factor=factor, order="feature_first")
 
 
 def pixel_unshuffle(b, x, factor):
-    *lead, channels, h, w = x.shape
-    n = len(lead)
-    x = b.reshape(x, [*lead, channels, h // factor, factor, w // factor, factor])
-    x = b.transpose(x, [*range(n), n, n + 2, n + 4, n + 1, n + 3])
-    return b.reshape(x, b.shape)
+    return b.compose("space_to_depth", x, factor=factor, order="feature_first")
 
 
 def unfold(b, x, dim, size, step):
     """Tensor.unfold: windows of one axis become a new last axis."""
     if not x.shape:
         return b.slice(b.reshape(x, [1]), 0, 0, size)
-    axis = axis_of(x, dim)
-    count = b.shape[axis]
-    plane = [count, size]
-    index = b.add(b.mul(b.iota(plane, 0, "i64"), step), b.iota(plane, 1, "i64"))
-    return b.move(b.take(x, axis, index, bounds="clamp"), axis + 1, -1)
+    return b.compose("sliding_windows", x, axis=dim, size=size, step=step)
 
 
 def to(b, x, *args, **kwargs):
@@ -561,16 +443,16 @@ TABLE = {
     "aten.diagonal_copy.default": diagonal,
     "aten.diagonal_scatter.default": diagonal_scatter,
     "aten.fill_diagonal_.default": fill_diagonal,
-    "aten.tril.default": triangle("GE"),
-    "aten.triu.default": triangle("LE"),
+    "aten.tril.default": triangle("lower"),
+    "aten.triu.default": triangle("upper"),
     "aten.constant_pad_nd.default": constant_pad,
     "aten.pad.default": pad,
-    "aten.reflection_pad1d.default": reflect_pad,
-    "aten.reflection_pad2d.default": reflect_pad,
-    "aten.reflection_pad3d.default": reflect_pad,
-    "aten.replication_pad1d.default": replicate_pad,
-    "aten.replication_pad2d.default": replicate_pad,
-    "aten.replication_pad3d.default": replicate_pad,
+    "aten.reflection_pad1d.default": edge_pad("reflect"),
+    "aten.reflection_pad2d.default": edge_pad("reflect"),
+    "aten.reflection_pad3d.default": edge_pad("reflect"),
+    "aten.replication_pad1d.default": edge_pad("replicate"),
+    "aten.replication_pad2d.default": edge_pad("replicate"),
+    "aten.replication_pad3d.default": edge_pad("replicate"),
     "aten.pixel_shuffle.default": pixel_shuffle,
     "aten.pixel_unshuffle.default": pixel_unshuffle,
     "aten.unfold.default": unfold,
