@@ -11,6 +11,7 @@ mod declare;
 mod attribute;
 mod activation;
 mod adaptive;
+mod arithmetic;
 mod attention;
 mod columns;
 mod contraction;
@@ -56,6 +57,7 @@ composition_table! {
         Threshold,
     },
     adaptive::{AdaptiveMaxPool, AdaptivePool},
+    arithmetic::{FloorDivide, FloorRemainder, Hypot, LogAddExp, Logit, NextAfter, Sinc, XLogY},
     attention::{Attention},
     columns::{ColumnsToImage, ImageToColumns},
     contraction::{Bilinear, Gemm, IntegerMatmul, Linear, Matmul, Outer, ScaledSum},

@@ -78,6 +78,14 @@ impl Emitter<'_> {
         self.op(OpKind::Negate, &[x])
     }
 
+    /// The bits of each element as one of another type of as many bits.
+    ///
+    /// # Errors
+    /// Another number of bits.
+    pub fn bitcast(&self, x: Value, dtype: DType) -> Emitted {
+        self.request(OpKind::BitcastConvert, &[x], |r| r.attr("dtype", dtype))
+    }
+
     /// # Errors
     /// None for values of this function.
     pub fn is_nan(&self, x: Value) -> Emitted {

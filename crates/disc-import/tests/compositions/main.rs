@@ -1,6 +1,7 @@
 //! Emits every composition for each element type, with static, partly open and open sizes, and runs
 //! it by the interpreter: no size that the constraints admit fails, and every type agrees with f64.
 //! That f64 is right is shown beside torch, by the rows of tests/torch/lowering.
+mod functions;
 mod images;
 mod layers;
 mod rearranging;
@@ -61,6 +62,7 @@ fn recipes() -> Vec<Recipe> {
         images::images(),
         rearranging::rearranging(),
         reductions::reductions(),
+        functions::functions(),
     ];
     families.concat()
 }

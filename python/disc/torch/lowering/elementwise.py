@@ -46,14 +46,6 @@ def binary_floating(name):
     return lambda b, x, y: b.map(name, *b.promote(x, y, floating=True))
 
 
-def binary_by(f, floating=False):
-    def entry(b, x, y, *args, **kwargs):
-        x, y = b.promote(x, y, floating=floating)
-        return b.widened(lambda p, q: f(b, p, q, *args, **kwargs), x, y)
-
-    return entry
-
-
 def comparison(direction):
     return lambda b, x, y: b.compare(direction, *b.promote(x, y))
 
@@ -129,45 +121,12 @@ def trunc_divide(b, x, y):
 
 
 def floor_divide(b, x, y):
-    x, y = b.promote(x, y)
-    if x.dtype not in dtypes.FLOATS:
-        return _floor_divide_ints(b, x, y)
-    return b.widened(lambda p, q: _floor_divide_floats(b, p, q), x, y)
-
-
-def _floor_divide_ints(b, x, y):
-    quotient, rest = b.div(x, y), b.map("remainder", x, y)
-    if x.dtype == "u8":
-        return quotient
-    return b.select(_signs_differ(b, rest, y), b.sub(quotient, 1), quotient)
-
-
-def _floor_divide_floats(b, x, y):
-    """As C++ in torch: exact where the quotient is near an integer."""
-    rest = b.map("remainder", x, y)
-    quotient = b.div(b.sub(x, rest), y)
-    quotient = b.select(_signs_differ(b, rest, y), b.sub(quotient, 1), quotient)
-    floor = b.op("floor", quotient)
-    floor = b.select(b.compare("GT", b.sub(quotient, floor), b.lift(0.5, x.dtype)), b.add(floor, 1), floor)
-    zero = b.mul(b.div(x, y), 0.0)
-    floor = b.select(b.compare("EQ", quotient, b.lift(0, x.dtype)), zero, floor)
-    return b.select(b.compare("EQ", y, b.lift(0, x.dtype)), b.div(x, y), floor)
-
-
-def _signs_differ(b, rest, y):
-    """The remainder is not zero and has another sign than the divisor."""
-    zero = b.lift(0, rest.dtype)
-    differ = b.map("xor", b.compare("LT", rest, zero), b.compare("LT", y, zero))
-    return b.map("and", differ, b.compare("NE", rest, zero))
+    return b.compose("floor_divide", *b.promote(x, y))
 
 
 def remainder(b, x, y):
     """The sign of the divisor, as in Python."""
-    x, y = b.promote(x, y)
-    rest = b.map("remainder", x, y)
-    if x.dtype == "u8":
-        return rest
-    return b.select(_signs_differ(b, rest, y), b.add(rest, y), rest)
+    return b.compose("floor_remainder", *b.promote(x, y))
 
 
 def fmod(b, x, y):
@@ -246,21 +205,7 @@ def round_decimals(b, x, decimals=0):
 
 
 def next_after(b, x, y):
-    """Of half types, by their bits: those of numbers of one sign are in the
-    order of the numbers.
-    """
-    x, y = b.promote(x, y)
-    if x.dtype not in dtypes.HALVES:
-        return b.map("next_after", x, y)
-    x, y = b.together(x, y)
-    zero = b.lift(0.0, x.dtype)
-    bits = b.op("bitcast_convert", x, dtype="i16")
-    away = b.compare("EQ", b.compare("GT", y, x), b.compare("GT", x, zero))
-    stepped = b.add(bits, b.select(away, *(b.lift(n, "i16") for n in (1, -1))))
-    least = b.select(b.compare("GT", y, zero), *(b.lift(n, "i16") for n in (1, -32767)))
-    stepped = b.select(b.compare("EQ", x, zero), least, stepped)
-    found = b.select(b.compare("EQ", x, y), y, b.op("bitcast_convert", stepped, dtype=x.dtype))
-    return b.select(b.map("or", b.is_nan(x), b.is_nan(y)), b.add(x, y), found)
+    return b.compose("next_after", *b.promote(x, y))
 
 
 def frac(b, x):
@@ -348,27 +293,9 @@ def equals(value):
 # Two-argument mathematics.
 
 
-def logaddexp(b, x, y):
-    m = b.maximum(x, y)
-    distance = b.neg(b.op("abs", b.sub(x, y)))
-    value = b.add(m, b.op("log_plus_one", b.op("exponential", distance)))
-    same = b.map("and", b.compare("EQ", x, y), b.compare("EQ", b.op("abs", x), b.lift(INF, x.dtype)))
-    return b.select(same, x, value)
-
-
-def xlogy(b, x, y):
-    zero = b.lift(0, x.dtype)
-    product = b.select(b.compare("EQ", x, zero), zero, b.mul(x, b.op("log", y)))
-    return b.select(b.is_nan(y), b.lift(math.nan, x.dtype), product)
-
-
-def hypot(b, x, y):
-    x, y = b.op("abs", x), b.op("abs", y)
-    big, small = b.maximum(x, y), b.minimum(x, y)
-    ratio = b.div(small, b.select(b.compare("EQ", big, b.lift(0, x.dtype)), b.lift(1, x.dtype), big))
-    value = b.mul(big, b.op("sqrt", b.add(b.mul(ratio, ratio), 1.0)))
-    infinite = b.map("or", b.compare("EQ", x, b.lift(INF, x.dtype)), b.compare("EQ", y, b.lift(INF, x.dtype)))
-    return b.select(infinite, b.lift(INF, x.dtype), value)
+def composed_binary(name: str):
+    """A composition of two floats; integers become torch's default float."""
+    return lambda b, x, y: b.compose(name, *b.promote(x, y, floating=True))
 
 
 def lerp(b, x, end, weight):
@@ -402,15 +329,11 @@ def addcdiv(b, x, u, v, value=1):
 
 
 def sinc(b, x):
-    angle = b.mul(x, math.pi)
-    zero = b.compare("EQ", x, b.lift(0, x.dtype))
-    return b.select(zero, b.lift(1, x.dtype), b.div(b.op("sine", angle), angle))
+    return b.compose("sinc", *b.promote(x, floating=True))
 
 
 def logit(b, x, eps=None):
-    if eps is not None:
-        x = b.minimum(b.maximum(x, eps), 1 - eps)
-    return b.op("log", b.div(x, b.sub(b.lift(1, x.dtype), x)))
+    return b.compose("logit", *b.promote(x, floating=True), epsilon=eps)
 
 
 def scaled_log(factor):
@@ -532,8 +455,8 @@ TABLE = {
     "aten.special_erf.default": floating("erf"),
     "aten.deg2rad.default": floating_by(lambda b, x: b.mul(x, math.pi / 180)),
     "aten.rad2deg.default": floating_by(lambda b, x: b.mul(x, 180 / math.pi)),
-    "aten.sinc.default": floating_by(sinc),
-    "aten.logit.default": floating_by(logit),
+    "aten.sinc.default": sinc,
+    "aten.logit.default": logit,
     "aten.positive.default": lambda b, x: x,
     # comparisons and logic
     "aten.isnan.default": predicate("is_nan"),
@@ -571,11 +494,11 @@ TABLE = {
     # two arguments
     "aten.atan2.default": binary_floating("atan2"),
     "aten.arctan2.default": binary_floating("atan2"),
-    "aten.logaddexp.default": binary_by(logaddexp, floating=True),
-    "aten.xlogy.Tensor": binary_by(xlogy, floating=True),
-    "aten.xlogy.Scalar_Other": binary_by(xlogy, floating=True),
-    "aten.xlogy.Scalar_Self": binary_by(xlogy, floating=True),
-    "aten.hypot.default": binary_by(hypot),
+    "aten.logaddexp.default": composed_binary("log_add_exp"),
+    "aten.xlogy.Tensor": composed_binary("x_log_y"),
+    "aten.xlogy.Scalar_Other": composed_binary("x_log_y"),
+    "aten.xlogy.Scalar_Self": composed_binary("x_log_y"),
+    "aten.hypot.default": composed_binary("hypot"),
     "aten.nextafter.default": next_after,
     "aten.lerp.Scalar": lerp,
     "aten.lerp.Tensor": lerp,
