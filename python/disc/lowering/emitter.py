@@ -22,7 +22,6 @@ import numpy as np
 from ..core import extension
 from ..core.errors import ShapeError, UnsupportedOp
 from . import dtypes, sizes
-from .indexing_ops import IndexingOps
 from .sizes import same
 
 _NUMPY = {
@@ -58,7 +57,7 @@ class _Missing:
 MISSING = _Missing()
 
 
-class Emitter(IndexingOps):
+class Emitter:
     """Emits ops for the node of the framework graph that is being converted."""
 
     def __init__(self, builder, promotion: dtypes.Promotion):
@@ -296,12 +295,6 @@ class Emitter(IndexingOps):
             shape.append(self._common_size(own, hint, axis))
         return shape
 
-    def common_batch(self, x, y, rank: int) -> list:
-        """The broadcast of all axes but the last two."""
-        shapes = [[1] * (rank - len(t.shape)) + list(t.shape[:-2]) for t in (x, y)]
-        hint = self.result_size(rank)
-        return [self._common_size(pair, hint, i) for i, pair in enumerate(zip(*shapes, strict=True))]
-
     def _common_size(self, sizes_, hint, axis: int):
         result: Any = 1
         for size in sizes_:
@@ -432,7 +425,26 @@ class Emitter(IndexingOps):
             interior=list(interior or [0] * rank),
         )
 
-    # Contractions, reductions, windows.
+    def take(self, x, axis: int, index, bounds: str = "check"):
+        """The elements ``index`` of one axis, as ``numpy.take``.
+
+        ``bounds``: "check" fails the call, "clamp" takes the nearest element.
+        """
+        depth = len(index.shape)
+        others = [i for i in range(len(x.shape)) if i != axis]
+        return self.op(
+            "gather",
+            x,
+            index,
+            offset_dims=[i if i < axis else i + depth - 1 for i in others],
+            collapsed_slice_dims=[axis],
+            start_index_map=[axis],
+            index_vector_dim=depth,
+            slice_sizes=[1 if i == axis else size for i, size in enumerate(x.shape)],
+            bounds=bounds,
+        )
+
+    # Contractions, reductions.
 
     def dot(self, x, y, *, batching=((), ()), contracting, dtype: str | None = None):
         """Result axes: batch, free axes of ``x``, free axes of ``y``.
@@ -496,60 +508,6 @@ class Emitter(IndexingOps):
 
     def cumulative(self, x, axis: int, how: str):
         return self.combine("cumulative", [x], how, x.dtype, [self.neutral(how, x.dtype)], dim=axis)
-
-    def running_sum(self, x, factor, axis: int):
-        """``y[i] = y[i - 1] * factor[i] + x[i]``, from 0 on."""
-        scalar = ((), x.dtype)
-
-        def step(total, so_far, value, scale):
-            return [
-                self.op("add", self.op("multiply", total, scale), value),
-                self.op("multiply", so_far, scale),
-            ]
-
-        inits = [self.full(0, [], x.dtype), self.full(1, [], x.dtype)]
-        return self.builder.op("cumulative", [x, factor, *inits], regions=[([scalar] * 4, step)], dim=axis)[0]
-
-    def reduce_window(self, x, how: str, window, strides, padding, dilation=None):
-        """``padding``: (low, high) per axis, at least 0, of neutral elements."""
-        attrs = {"window_dimensions": list(window), "window_strides": list(strides)}
-        if dilation is not None and any(d != 1 for d in dilation):
-            attrs["window_dilations"] = list(dilation)
-        if any(not (same(a, 0) and same(c, 0)) for a, c in padding):
-            attrs |= {"padding_low": [p[0] for p in padding], "padding_high": [p[1] for p in padding]}
-        return self.combine("reduce_window", [x], how, x.dtype, [self.neutral(how, x.dtype)], **attrs)
-
-    def convolution(
-        self, x, w, *, strides, padding, lhs_dilation, rhs_dilation, groups: int, dtype: str | None = None
-    ):
-        """x is [N, C, spatial...], w [O, C / groups, spatial...], as is the result.
-
-        ``dtype``: the type of the result.
-        """
-        result = {"dtype": dtype} if dtype not in (None, x.dtype) else {}
-        spatial = list(range(2, len(w.shape)))
-        batch, feature = 0, 1
-        return self.op(
-            "convolution",
-            x,
-            w,
-            input_batch_dimension=batch,
-            input_feature_dimension=feature,
-            input_spatial_dimensions=spatial,
-            kernel_output_feature_dimension=0,
-            kernel_input_feature_dimension=1,
-            kernel_spatial_dimensions=spatial,
-            output_batch_dimension=batch,
-            output_feature_dimension=feature,
-            output_spatial_dimensions=spatial,
-            window_strides=list(strides),
-            padding_low=[p[0] for p in padding],
-            padding_high=[p[1] for p in padding],
-            lhs_dilation=list(lhs_dilation),
-            rhs_dilation=list(rhs_dilation),
-            feature_group_count=groups,
-            **result,
-        )
 
 
 def composed(name: str):

@@ -36,7 +36,7 @@ fn floor_divide(b: &Emitter<'_>, FloorDivide { x, y }: FloorDivide) -> Composed 
 }
 
 /// The quotient of integers, rounded down.
-fn integer_quotient(b: &Emitter<'_>, x: Value, y: Value) -> Result<Value, Diagnostic> {
+pub(super) fn integer_quotient(b: &Emitter<'_>, x: Value, y: Value) -> Result<Value, Diagnostic> {
     let (quotient, rest) = (b.div(x, y)?, b.map(OpKind::Remainder, &[x, y])?);
     if !b.dtype(x).is_signed_integer() {
         return Ok(quotient);

@@ -13,12 +13,15 @@ mod activation;
 mod adaptive;
 mod arithmetic;
 mod attention;
+mod bags;
 mod columns;
 mod contraction;
 mod convolution;
 mod docs;
 mod einsum;
+mod gathering;
 mod given;
+mod losses;
 mod normalization;
 mod order;
 mod padding;
@@ -30,14 +33,18 @@ mod reduction;
 mod resize;
 mod sampling;
 mod scan;
+mod scattering;
+mod searching;
 mod softmax;
 mod windows;
 
 pub use activation::Approximation;
 pub use adaptive::Cell;
 pub use attribute::Attribute;
+pub use bags::Bag;
 pub use declare::{Argument, Arity, Composed, Composition, CompositionDef, OperandDef};
 pub use docs::docs;
+pub use losses::{Distance, Reduction};
 pub use padding::Edge;
 pub use positions::Coordinates;
 pub use rearranging::{BlockOrder, Triangle};
@@ -46,6 +53,7 @@ pub use reduction::Extreme;
 pub use resize::Rounding;
 pub use sampling::{Beyond, Interpolation};
 pub use scan::Running;
+pub use scattering::{Combine, OutOfRange, Reduced};
 
 use crate::emit::Emitter;
 use disc_ir::{Attr, Code, Diagnostic, Value, text::closest};
@@ -59,10 +67,13 @@ composition_table! {
     adaptive::{AdaptiveMaxPool, AdaptivePool},
     arithmetic::{FloorDivide, FloorRemainder, Hypot, LogAddExp, Logit, NextAfter, Sinc, XLogY},
     attention::{Attention},
+    bags::{EmbeddingBag},
     columns::{ColumnsToImage, ImageToColumns},
     contraction::{Bilinear, Gemm, IntegerMatmul, Linear, Matmul, Outer, ScaledSum},
     convolution::{Convolution, TransposedConvolution},
     einsum::{Einsum},
+    gathering::{GatherAt, GatherElements, OneHot, Take},
+    losses::{BinaryCrossEntropy, CosineSimilarity, CrossEntropy, DistanceLoss, LikelihoodLoss},
     normalization::{BatchNorm, FeatureNorm, GroupNorm, LayerNorm, RmsNorm, WeightNorm},
     order::{KthLeast, Median, SortPlaces, TopKOf},
     padding::{Pad},
@@ -73,6 +84,8 @@ composition_table! {
     resize::{ResizeCubic, ResizeLinear, ResizeNearest},
     sampling::{AffineGrid, GridSample},
     scan::{Difference, RunningExtreme, RunningLogSumExp, RunningTotal},
+    scattering::{MaskedScatter, ReduceElements, ReplaceSlice, ScatterAt, ScatterElements, ScatterSlices},
+    searching::{Histogram, SearchSorted},
     softmax::{LogSoftmax, SafeSoftmax, Softmax},
 }
 

@@ -1,7 +1,7 @@
 //! States relations of sizes, and emits loops.
 use super::Emitter;
 use disc_ir::{
-    Block, Code, DType, Diagnostic, Dim, OpKind, Type, Value,
+    Attr, Block, Code, DType, Diagnostic, Dim, OpKind, Type, Value,
     dim::{Fact, FactError},
 };
 
@@ -76,6 +76,14 @@ impl Emitter<'_> {
             }
             _ => self.state_as(format!("{left} {} {right}", sign.text()), sign.fact(left, right)),
         }
+    }
+
+    /// Fails the call unless a scalar of type i1 holds.
+    ///
+    /// # Errors
+    /// Another type.
+    pub fn require_true(&self, condition: Value, message: &str) -> Result<(), Diagnostic> {
+        self.with(|b| b.op(OpKind::Assert).operands(&[condition]).attr("message", Attr::Str(message.into())).build()).map(drop)
     }
 
     /// `values = step(values)` as long as `more(values)` holds, a scalar of type i1; the types of

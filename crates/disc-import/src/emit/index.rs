@@ -17,6 +17,22 @@ pub struct Gather<'a> {
     pub batching: &'a [usize],
 }
 
+/// The form of a scatter: an index vector is along `vector_dim` of the index and addresses the axes
+/// `index_map` of `x`; the axes `window_dims` of an update run over the others.
+#[derive(Clone, Copy, Debug)]
+pub struct Scatter<'a> {
+    pub window_dims: &'a [usize],
+    pub inserted: &'a [usize],
+    pub index_map: &'a [usize],
+    pub vector_dim: usize,
+    /// The op that combines an element and its update; `None` replaces the element.
+    pub how: Option<OpKind>,
+    /// "check" fails the call for an index out of range, "skip" leaves its update out.
+    pub bounds: &'static str,
+    /// Axes that `x` and the index have in common.
+    pub batching: &'a [usize],
+}
+
 fn list(axes: &[usize]) -> Attr {
     Attr::Ints(ints(axes))
 }
@@ -58,6 +74,26 @@ impl Emitter<'_> {
             attrs.extend([("operand_batching_dims", list(form.batching)), ("start_indices_batching_dims", list(form.batching))]);
         }
         self.request(OpKind::Gather, &[x, index], |r| attrs.into_iter().fold(r, |r, (name, attr)| r.attr(name, attr)))
+    }
+
+    /// `x` with updates combined into it. Truth values are added by `or`.
+    ///
+    /// # Errors
+    /// The op's violated constraint.
+    pub fn scatter(&self, x: Value, index: Value, updates: Value, form: &Scatter<'_>) -> Result<Value, Diagnostic> {
+        let dtype = self.dtype(x);
+        let how = if form.how == Some(OpKind::Add) && dtype == DType::I1 { Some(OpKind::Or) } else { form.how };
+        let mut attrs = vec![
+            ("update_window_dims", list(form.window_dims)),
+            ("inserted_window_dims", list(form.inserted)),
+            ("scatter_dims_to_operand_dims", list(form.index_map)),
+            ("index_vector_dim", Attr::Int(form.vector_dim as i64)),
+            ("bounds", Attr::Enum(form.bounds)),
+        ];
+        if !form.batching.is_empty() {
+            attrs.extend([("input_batching_dims", list(form.batching)), ("scatter_indices_batching_dims", list(form.batching))]);
+        }
+        self.combine(OpKind::Scatter, &[x, index, updates], how, dtype, attrs)
     }
 
     /// The slice of size `sizes` that starts at `starts`, scalars, one for each axis.

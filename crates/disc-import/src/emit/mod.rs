@@ -16,7 +16,7 @@ mod window;
 pub use control::Sign;
 pub use emitter::Emitter;
 pub(crate) use emitter::sum_type;
-pub use index::Gather;
+pub use index::{Gather, Scatter};
 pub use limits::{highest, lowest, neutral};
 pub use operand::Operand;
 pub use reduce::Dot;

@@ -39,19 +39,23 @@ impl Emitter<'_> {
         self.request(OpKind::DotGeneral, &[x, y], |r| attrs.into_iter().fold(r, |r, (name, attr)| r.attr(name, attr)))
     }
 
-    /// Emits an op whose body combines two scalars of type `dtype` by `how`.
+    /// Emits an op whose body combines two scalars of type `dtype` by `how`, or takes the second.
     pub(super) fn combine(
         &self,
         kind: OpKind,
         operands: &[Value],
-        how: OpKind,
+        how: impl Into<Option<OpKind>>,
         dtype: DType,
         attrs: Vec<(&'static str, Attr)>,
     ) -> Emitted {
+        let how = how.into();
         self.with(|b| {
             let scalar = Type::tensor([], dtype);
             let body = b.region([scalar.clone(), scalar], |b, values| {
-                let result = b.emit(how, values)?;
+                let result = match how {
+                    Some(how) => b.emit(how, values)?,
+                    None => values[1],
+                };
                 b.ret(&[result]).map(drop)
             })?;
             let request = b.op(kind).operands(operands).region(body);

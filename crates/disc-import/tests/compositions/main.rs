@@ -1,9 +1,11 @@
 //! Emits every composition for each element type, with static, partly open and open sizes, and runs
 //! it by the interpreter: no size that the constraints admit fails, and every type agrees with f64.
 //! That f64 is right is shown beside torch, by the rows of tests/torch/lowering.
+mod elements;
 mod functions;
 mod images;
 mod layers;
+mod losses;
 mod rearranging;
 mod reductions;
 
@@ -26,11 +28,15 @@ const SIZES: [i64; 4] = [0, 1, 3, 17];
 enum Given {
     /// A tensor: `N` and `S` are open axes, numbers are fixed.
     Tensor(&'static str),
+    /// A tensor of i64 from 0 on, below a number.
+    Places(&'static str, i64),
+    /// A tensor of truth values.
+    Mask(&'static str),
     Number(f64),
     Absent,
 }
 
-use Given::{Absent, Number, Tensor as T};
+use Given::{Absent, Mask, Number, Places, Tensor as T};
 
 #[derive(Clone)]
 struct Recipe {
@@ -59,8 +65,10 @@ fn dims(values: &[&str]) -> Attr {
 fn recipes() -> Vec<Recipe> {
     let families = [
         layers::layers(),
+        losses::losses(),
         images::images(),
         rearranging::rearranging(),
+        elements::elements(),
         reductions::reductions(),
         functions::functions(),
     ];
@@ -98,6 +106,8 @@ fn composed(recipe: &Recipe, dtype: DType, open: Open, sizes: (i64, i64), functi
                 continue;
             }
             T(dims) => (dims, dtype),
+            Places(dims, _) => (dims, DType::I64),
+            Mask(dims) => (dims, DType::I1),
         };
         let shape = dims.split_whitespace().map(|word| typed(&Dim::parse(word).unwrap()));
         let value = function.add_argument(body, Type::tensor(shape, dtype));
@@ -150,6 +160,8 @@ fn inputs(recipe: &Recipe, dtype: DType, (n, s): (i64, i64)) -> Vec<Tensor> {
     let made = recipe.operands.iter().filter_map(|given| match *given {
         Absent | Number(_) => None,
         T(dims) => Some(tensor(dims, dtype, &|drawn| drawn)),
+        Places(dims, below) => Some(tensor(dims, DType::I64, &|drawn| ((drawn + 2.0) * 8.0) % below as f64)),
+        Mask(dims) => Some(tensor(dims, DType::I1, &|drawn| f64::from(drawn > 0.0))),
     });
     made.collect::<Vec<_>>().into_iter().chain([tensor("N S", DType::I1, &|_| 0.0)]).collect()
 }

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from ...lowering.sizes import product, same
 from .data_movement import axis_of
+from .indexing import scatter_slices
 
 
 def _mask(b, x):
@@ -37,19 +38,10 @@ def masked_select(b, x, mask):
 def unique2(b, x, is_sorted=True, return_inverse=False, return_counts=False):
     n = product(x.shape)
     flat = b.reshape(x, [n])
-    ordered, order = b.sort([flat, b.iota([n], 0, "i64")], 0)
+    ordered, order = b.compose("sort_places", flat, axis=0, descending=False)
     kept, inverse, counts = _runs(b, ordered, return_inverse, return_counts)
     if return_inverse:
-        inverse = b.scatter(
-            b.full(0, [n], "i64"),
-            b.unsqueeze(order, 1),
-            inverse,
-            window_dims=[],
-            inserted=[0],
-            index_map=[0],
-            vector_dim=1,
-            how="overwrite",
-        )
+        inverse = scatter_slices(b, b.full(0, [n], "i64"), 0, order, inverse, "overwrite")
         inverse = b.reshape(inverse, x.shape)
     return [kept, inverse, counts]
 
@@ -92,17 +84,9 @@ def _repeat(b, repeats, wanted):
     ends = b.cumulative(repeats, 0, "add")
     size = b.bind(b.sum(repeats, [0]), wanted)
     # Every place marks where its run begins; the marks up to an element say which run it is in.
-    marks = b.scatter(
-        b.full(0, [size], "i64"),
-        b.unsqueeze(b.sub(ends, repeats), 1),
-        b.full(1, repeats.shape, "i64"),
-        window_dims=[],
-        inserted=[0],
-        index_map=[0],
-        vector_dim=1,
-        how="add",
-        bounds="skip",
-    )
+    marks, starts = b.full(0, [size], "i64"), b.sub(ends, repeats)
+    ones = b.full(1, repeats.shape, "i64")
+    marks = scatter_slices(b, marks, 0, starts, ones, "add", out_of_range="skip")
     return b.sub(b.cumulative(marks, 0, "add"), 1)
 
 
@@ -129,16 +113,7 @@ def bincount(b, x, weights=None, minlength=0):
     )
     shape = [b.bind(size, b.out.shape[0])]
     ones = b.full(1, [n], "i64") if weights is None else b.convert(weights, b.dtype)
-    return b.scatter(
-        b.full(0, shape, b.dtype),
-        b.unsqueeze(x, 1),
-        ones,
-        window_dims=[],
-        inserted=[0],
-        index_map=[0],
-        vector_dim=1,
-        how="add",
-    )
+    return scatter_slices(b, b.full(0, shape, b.dtype), 0, x, ones, "add")
 
 
 TABLE = {
