@@ -19,6 +19,7 @@ mod contraction;
 mod convolution;
 mod docs;
 mod einsum;
+mod fourier;
 mod gathering;
 mod given;
 mod losses;
@@ -35,8 +36,10 @@ mod sampling;
 mod scan;
 mod scattering;
 mod searching;
+mod signs;
 mod softmax;
 mod windows;
+mod zeta;
 
 pub use activation::Approximation;
 pub use adaptive::Cell;
@@ -44,6 +47,7 @@ pub use attribute::Attribute;
 pub use bags::Bag;
 pub use declare::{Argument, Arity, Composed, Composition, CompositionDef, OperandDef};
 pub use docs::docs;
+pub use fourier::Normalization;
 pub use losses::{Distance, Reduction};
 pub use padding::Edge;
 pub use positions::Coordinates;
@@ -72,6 +76,7 @@ composition_table! {
     contraction::{Bilinear, Gemm, IntegerMatmul, Linear, Matmul, Outer, ScaledSum},
     convolution::{Convolution, TransposedConvolution},
     einsum::{Einsum},
+    fourier::{Fourier, FourierOfReal, FourierToReal},
     gathering::{GatherAt, GatherElements, OneHot, Take},
     losses::{BinaryCrossEntropy, CosineSimilarity, CrossEntropy, DistanceLoss, LikelihoodLoss},
     normalization::{BatchNorm, FeatureNorm, GroupNorm, LayerNorm, RmsNorm, WeightNorm},
@@ -86,7 +91,9 @@ composition_table! {
     scan::{Difference, RunningExtreme, RunningLogSumExp, RunningTotal},
     scattering::{MaskedScatter, ReduceElements, ReplaceSlice, ScatterAt, ScatterElements, ScatterSlices},
     searching::{Histogram, SearchSorted},
+    signs::{Angle, CopySign, Heaviside, SignBit},
     softmax::{LogSoftmax, SafeSoftmax, Softmax},
+    zeta::{Polygamma, Zeta},
 }
 
 /// Returns the composition of a name.

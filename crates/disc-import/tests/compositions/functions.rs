@@ -1,6 +1,6 @@
 //! Lists the recipes of mathematical functions.
-use super::{Given::Tensor as T, Recipe, recipe};
-use disc_ir::Attr;
+use super::{Given::Tensor as T, Recipe, ints, recipe};
+use disc_ir::{Attr, Dim};
 
 pub(super) fn functions() -> Vec<Recipe> {
     vec![
@@ -13,5 +13,25 @@ pub(super) fn functions() -> Vec<Recipe> {
         recipe("next_after", &[T("N S"), T("S")], &[]),
         recipe("sinc", &[T("N S")], &[]),
         recipe("x_log_y", &[T("N S"), T("S")], &[]),
+        recipe("fourier", &[T("4 N S+1"), T("4 N S+1")], &fourier(&[0, -1], "root", ("forward", false))),
+        recipe("fourier", &[T("N S+1"), T("N S+1")], &fourier(&[1], "none", ("forward", true))),
+        recipe("fourier_of_real", &[T("N 3 S+1")], &fourier(&[1, 2], "none", ("onesided", true))),
+        recipe("fourier_of_real", &[T("N S+1")], &fourier(&[1], "count", ("onesided", false))),
+        recipe(
+            "fourier_to_real",
+            &[T("N 3 4"), T("N 3 4")],
+            &[("axes", ints(&[1, 2])), ("normalization", Attr::Enum("count")), ("size", Attr::Dim(Dim::constant(6)))],
+        ),
+        recipe("angle", &[T("N S")], &[]),
+        recipe("copy_sign", &[T("N S"), T("S")], &[]),
+        recipe("heaviside", &[T("N S"), T("S")], &[]),
+        recipe("sign_bit", &[T("N S")], &[]),
+        recipe("polygamma", &[T("N S")], &[("n", Attr::Int(0))]),
+        recipe("polygamma", &[T("N S")], &[("n", Attr::Int(1))]),
+        recipe("zeta", &[T("N S"), T("S")], &[]),
     ]
+}
+
+fn fourier(axes: &[i64], normalization: &'static str, (name, truth): (&'static str, bool)) -> Vec<(&'static str, Attr)> {
+    vec![("axes", ints(axes)), ("normalization", Attr::Enum(normalization)), (name, Attr::Bool(truth))]
 }
