@@ -38,12 +38,12 @@ words! {
 }
 
 composition! {
-    /// The squares of the distances of `x` and `target`; the distances; or, up to the distance
-    /// `bound`, half the squares and beyond it distances, continued without a jump: divided by
-    /// `bound` (smooth_l1) or not (huber).
+    /// A function of the distance `d` of `x` and `target`: its square, the distance itself, or up
+    /// to `bound` half the square and beyond it a line: `d * d / 2` and `bound * (d - bound / 2)`
+    /// (huber), or these divided by `bound` (smooth_l1).
     ///
     /// (C1) `x` and `target` have one element type, and broadcast.
-    /// (C2) The last two have a bound.
+    /// (C2) huber and smooth_l1 have a bound.
     DistanceLoss = "distance_loss"(x: one(NUMBER), target: one(NUMBER)) {
             distance: Distance, bound: Option<f64>, reduction: Reduction
         } -> (loss) in distance_loss;

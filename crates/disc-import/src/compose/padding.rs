@@ -12,8 +12,10 @@ words! {
 }
 
 composition! {
-    /// `x` with `low` elements before and `high` after those of each axis, axis by axis. A negative
-    /// amount crops: before the other end is padded where it is circular, else after it.
+    /// `x` with `low` elements before and `high` after those of each axis, axis by axis: the axis
+    /// mirrored without its last element (reflect), its last element (replicate), or the axis from
+    /// its other end (circular). A negative amount crops: before the other end is padded where it
+    /// is circular, else after it.
     ///
     /// (C1) The lists have one entry per axis of `x`.
     /// (C2) An axis has the elements that its ends take.

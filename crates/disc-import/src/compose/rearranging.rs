@@ -88,8 +88,8 @@ words! {
 }
 
 composition! {
-    /// Matrices, the last two axes, with zeros beyond a diagonal: that `diagonal` above the main
-    /// one.
+    /// Matrices, the last two axes, with zeros above (lower) or below (upper) the diagonal that is
+    /// `diagonal` above the main one.
     ///
     /// (C1) `x` has at least two axes.
     KeepTriangle = "triangle"(x: one(ANY), diagonal: scalar(INTEGER)) { part: Triangle } -> (y) in triangle;
@@ -170,13 +170,15 @@ fn planes_last(b: &Emitter<'_>, x: Value, axes: &[i64]) -> Result<Vec<usize>, Di
 }
 
 words! {
-    /// The order of the features that a block of cells becomes: those of one place of all blocks
-    /// first, or those of one feature.
+    /// The order of the features that blocks of cells become: by their place in a block and then by
+    /// feature, or by feature and then by place.
     BlockOrder { PlaceFirst = "place_first", FeatureFirst = "feature_first" }
 }
 
 composition! {
-    /// Groups of `factor * factor` features as blocks of cells of the last two axes.
+    /// Features as blocks of `factor * factor` cells of the last two axes. The features are in
+    /// order of their place in a block and then of the new feature (place_first), or the reverse
+    /// (feature_first).
     ///
     /// (C1) `x` is `[.., features, height, width]`.
     /// (C2) `factor` is at least 1, and its square divides the features.
@@ -202,7 +204,8 @@ fn depth_to_space(b: &Emitter<'_>, DepthToSpace { x, factor, order }: DepthToSpa
 }
 
 composition! {
-    /// Blocks of `factor * factor` cells of the last two axes as features.
+    /// Blocks of `factor * factor` cells of the last two axes as features, in the orders of
+    /// `depth_to_space`.
     ///
     /// (C1) `x` is `[.., features, height, width]`.
     /// (C2) `factor` is at least 1, and divides height and width.

@@ -24,13 +24,15 @@ words! {
 }
 
 composition! {
-    /// An image with other sizes, each cell that of `x` nearest to its position. Positions are
-    /// computed in f32.
+    /// An image with other sizes, each cell that of `x` nearest to its position, which is rounded
+    /// by `rounding`. For cell `i` and `step = 1 / scale` the position is `(i + 0.5) * step - 0.5`
+    /// (half_pixel), `i * step` (asymmetric), `(i + 0.5) * step` (centers), or such that the first
+    /// and the last cells of both images coincide (align_corners). It is computed in f32.
     ///
     /// (C1) `sizes` are those of the result along the last axes of `x`; none of these is empty.
-    /// (C2) `scales` are numbers of cells of the result for each cell of `x`, one for each of these
-    /// axes; without one, or below 0, it is the quotient of the sizes. Of the factors `exact`, one
-    /// by which an axis has grown is its scale, if its given scale is at most 1 more.
+    /// (C2) `scales` are the numbers of cells of the result for each cell of `x`, one for each of
+    /// these axes. An absent one, or one that is not positive, is the quotient of the sizes. If an
+    /// axis has grown by a factor of `exact`, a given scale of up to 1 more is that factor.
     ResizeNearest = "resize_nearest"(x: one(ANY), scales: scalars(FLOAT)) {
             sizes: Vec<Dim>, coordinates: Coordinates, rounding: Rounding, exact: Option<Vec<i64>>
         } -> (y) in resize_nearest;
@@ -46,8 +48,9 @@ fn resize_nearest(b: &Emitter<'_>, given: ResizeNearest) -> Composed {
 }
 
 composition! {
-    /// An image with other sizes, each cell a mean of the nearest two cells along each axis by
-    /// their distances; half types are computed in f32. Beyond an end is the last cell.
+    /// An image with other sizes, each cell the mean of the nearest two cells along each axis,
+    /// weighted by their distances from its position, which is as in `resize_nearest`. Beyond an
+    /// end is the last cell. Half types are computed in f32.
     ///
     /// (C1) `sizes` are those of the result along the last axes of `x`; none of these is empty.
     /// (C2) `scales` and `exact` are as in `resize_nearest`.
@@ -68,19 +71,19 @@ fn resize_linear(b: &Emitter<'_>, ResizeLinear { x, scales, sizes, coordinates, 
 }
 
 composition! {
-    /// An image with other sizes, each cell a sum of four cells along each axis, by the polynomials
-    /// of Keys with the coefficient `a`, -0.75 where it is absent; half types are computed in f32.
-    /// Beyond an end is the last cell.
+    /// An image with other sizes, each cell the sum of four cells along each axis, weighted by the
+    /// polynomials of Keys with `coefficient` (-0.75 if it is absent) at its position, which is as
+    /// in `resize_nearest`. Beyond an end is the last cell. Half types are computed in f32.
     ///
     /// (C1) `sizes` are those of the result along the last axes of `x`; none of these is empty.
     /// (C2) `scales` are as in `resize_nearest`.
     ResizeCubic = "resize_cubic"(x: one(FLOAT), scales: scalars(FLOAT)) {
-            sizes: Vec<Dim>, coordinates: Coordinates, a: Option<f64>
+            sizes: Vec<Dim>, coordinates: Coordinates, coefficient: Option<f64>
         } -> (y) in resize_cubic;
 }
 
-fn resize_cubic(b: &Emitter<'_>, ResizeCubic { x, scales, sizes, coordinates, a }: ResizeCubic) -> Composed {
-    let (dtype, a) = (b.dtype(x), a.unwrap_or(KEYS));
+fn resize_cubic(b: &Emitter<'_>, ResizeCubic { x, scales, sizes, coordinates, coefficient }: ResizeCubic) -> Composed {
+    let (dtype, a) = (b.dtype(x), coefficient.unwrap_or(KEYS));
     let y = resized(b, b.wide(x)?, (&sizes, &scales, &[]), coordinates, |b, x, axis, _| of_four(b, x, axis, a))?;
     y.into_iter().map(|y| b.convert(y, dtype)).collect()
 }

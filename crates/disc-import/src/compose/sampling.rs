@@ -25,8 +25,9 @@ words! {
 
 composition! {
     /// The image at the positions of `grid`, pairs of column and row. -1 and 1 are the middles of
-    /// the first and the last cell with `align_corners`, else their outer edges. NaN is in the
-    /// first cell, unless zeros are beyond. Half types are computed in f32.
+    /// the first and the last cell with `align_corners`, else their outer edges. Beyond the image
+    /// are zeros, its last cells (border), or the cells mirrored (reflection); NaN is in the first
+    /// cell, unless zeros are beyond. Half types are computed in f32.
     ///
     /// (C1) `x` is `[N, features, height, width]`, `grid` `[N, rows, columns, 2]`.
     GridSample = "grid_sample"(x: one(FLOAT), grid: one(FLOAT)) {

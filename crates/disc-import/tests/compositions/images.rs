@@ -29,7 +29,7 @@ pub(super) fn images() -> Vec<Recipe> {
         recipe(
             "resize_cubic",
             &[T("N 4"), Number(1.5)],
-            &[resize(&["6"], "asymmetric"), vec![("a", Attr::Float(-0.5))]].concat(),
+            &[resize(&["6"], "asymmetric"), vec![("coefficient", Attr::Float(-0.5))]].concat(),
         ),
         recipe("resize_linear", &[T("N S+1 3"), Absent, Number(2.0)], &resize(&["S+2", "6"], "half_pixel")),
         recipe("resize_linear", &[T("N S+1 3")], &resize(&["1", "7"], "align_corners")),
