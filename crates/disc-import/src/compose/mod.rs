@@ -17,6 +17,7 @@ mod bags;
 mod columns;
 mod contraction;
 mod convolution;
+mod distances;
 mod docs;
 mod einsum;
 mod fourier;
@@ -75,6 +76,7 @@ composition_table! {
     columns::{ColumnsToImage, ImageToColumns},
     contraction::{Bilinear, Gemm, IntegerMatmul, Linear, Matmul, Outer, ScaledSum},
     convolution::{Convolution, TransposedConvolution},
+    distances::{Distances, PairDistances},
     einsum::{Einsum},
     fourier::{Fourier, FourierOfReal, FourierToReal},
     gathering::{GatherAt, GatherElements, OneHot, Take},

@@ -4,6 +4,11 @@ use disc_ir::{Attr, Dim};
 
 pub(super) fn functions() -> Vec<Recipe> {
     vec![
+        recipe("distances", &[T("N S 3"), T("N 2 3")], &[("order", Attr::Float(2.0))]),
+        recipe("distances", &[T("N 3"), T("S 3")], &[("order", Attr::Float(f64::INFINITY))]),
+        recipe("distances", &[T("N 3"), T("S 3")], &[("order", Attr::Float(0.0))]),
+        recipe("pair_distances", &[T("N 3")], &[("order", Attr::Float(1.0))]),
+        recipe("pair_distances", &[T("5 S")], &[("order", Attr::Float(3.0))]),
         recipe("floor_divide", &[T("N S"), T("S")], &[]),
         recipe("floor_remainder", &[T("N S"), T("S")], &[]),
         recipe("hypot", &[T("N S"), T("S")], &[]),

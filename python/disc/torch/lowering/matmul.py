@@ -5,8 +5,6 @@ Attention is written in primitive ops: the compiler finds the pattern again.
 
 from __future__ import annotations
 
-import math
-
 from ...lowering import dtypes
 from ...lowering.emitter import composed
 from ...lowering.sizes import same
@@ -85,34 +83,11 @@ def flash_for_cpu(b, query, key, value, dropout_p=0.0, is_causal=False, *, attn_
 
 
 def cdist(b, x, y, p=2.0, compute_mode=None):
-    distance = b.sub(b.unsqueeze(x, -2), b.unsqueeze(y, -3))
-    found = _norm_last(b, distance, p)
-    # The largest of no differences is no distance.
-    return b.maximum(found, 0.0) if p == math.inf else found
+    return b.compose("distances", x, y, order=p)
 
 
 def pairwise_norm(b, x, p=2.0):
-    """_pdist_forward: the distances of rows i < j, row by row."""
-    n = x.shape[0]
-    count = b.shape[0]
-    pair = b.iota([count], 0, "i64")
-    # Row i starts at i * n - i * (i + 1) / 2: count the rows that start at or before each pair.
-    rows = b.iota([count, n], 1, "i64")
-    start = b.sub(b.mul(rows, b.lift(n, "i64")), b.div(b.mul(rows, b.add(rows, 1)), 2))
-    started = b.convert(b.compare("LE", start, b.unsqueeze(pair, -1)), "i64")
-    i = b.minimum(b.sub(b.sum(started, [1]), 1), b.lift(n - 1, "i64"))
-    first = b.sub(b.mul(i, b.lift(n, "i64")), b.div(b.mul(i, b.add(i, 1)), 2))
-    j = b.add(b.add(b.sub(pair, first), i), 1)
-    distance = b.sub(b.take(x, 0, i, "clamp"), b.take(x, 0, j, "clamp"))
-    return _norm_last(b, distance, p)
-
-
-def _norm_last(b, x, p):
-    if p == 0:
-        # Counts the elements that differ; a difference of NaN makes the count NaN.
-        x = b.minimum(b.op("ceil", b.op("abs", x)), 1.0)
-        return b.sum(x, [len(x.shape) - 1])
-    return b.compose("lp_norm", x, order=p, axes=[-1], keep=False, dtype=x.dtype)
+    return b.compose("pair_distances", x, order=p)
 
 
 def addr(b, x, u, v, *, beta=1, alpha=1):
