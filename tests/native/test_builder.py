@@ -202,3 +202,21 @@ def test_the_op_table_is_data():
     assert [r["name"] for r in top_k["results"]] == ["values", "indices"]
     assert "i32" not in top_k["doc"].split("\n")[0]
     assert ops["if"]["regions"] == ["then", "else"]
+
+
+def test_a_composition_takes_values_numbers_and_sizes_and_hands_its_facts_over():
+    b = _disc.Builder()
+    x = b.input("x", ["B", "C"], "f32")
+    y = b.input("y", ["D", 3], "f32")
+    product = b.compose("matmul", [x, y])
+    assert product.shape == (_disc.Dim("B"), 3)
+    assert b.stated() == ["D == C"]
+    assert b.stated() == []
+    resized = b.compose("resize_linear", [x, None], sizes=["2*C"], coordinates="half_pixel")
+    assert resized.shape == (_disc.Dim("B"), _disc.Dim("2*C"))
+    assert b.stated() == ["C >= 1"]
+    with pytest.raises(disc.Error, match="is `matmul` meant") as caught:
+        b.compose("matmal", [x, y])
+    assert caught.value.code == "E0102"
+    b.output([product, resized])
+    b.verify()
