@@ -3,6 +3,8 @@
 //!
 //! - [`source`]: maps a file, tells its format, and holds it to limits.
 //! - [`stablehlo`]: reads StableHLO.
+//! - [`tensorflow`]: reads TensorFlow's graphs.
+//! - [`sizes`]: small integer tensors as lists of dim expressions.
 //! - [`program`]: an imported program, and the builder that a reader fills.
 //! - [`emit`]: emits ops; shapes broadcast, and sizes that an op needs become facts.
 //! - [`compose`]: lowerings of more than a few ops, each declared once for all front ends.
@@ -16,6 +18,10 @@ pub mod partition;
 #[cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::string_slice))]
 pub mod program;
 #[cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::string_slice))]
+pub mod sizes;
+#[cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::string_slice))]
 pub mod source;
 #[cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::string_slice))]
 pub mod stablehlo;
+#[cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::string_slice))]
+pub mod tensorflow;

@@ -47,6 +47,14 @@ impl Emitter<'_> {
         left == right || (left.as_const().is_none() || right.as_const().is_none()) && self.with(|b| b.solver().equal(left, right))
     }
 
+    /// Returns true if one size is known to be less than another.
+    pub fn is_less(&self, left: &Dim, right: &Dim) -> bool {
+        match (left.as_const(), right.as_const()) {
+            (Some(left), Some(right)) => left < right,
+            _ => self.with(|b| b.solver().less_than(left, right)),
+        }
+    }
+
     /// Adds a fact to the function.
     ///
     /// # Errors

@@ -121,6 +121,17 @@ impl<'f> Emitter<'f> {
         self.request(OpKind::Constant, &[], |r| r.attr("value", literal).result(ty))
     }
 
+    /// Returns the elements of a constant; `None` for any other value.
+    pub fn literal_of(&self, x: Value) -> Option<Literal> {
+        self.with(|b| {
+            let inst = b.function.defining(x)?;
+            match b.function.inst(inst).attrs.first() {
+                Some(Some(Attr::Literal(literal))) if b.function.kind_of(inst) == OpKind::Constant => Some(literal.clone()),
+                _ => None,
+            }
+        })
+    }
+
     /// The value of a size, as a scalar of type i64.
     ///
     /// # Errors

@@ -147,6 +147,15 @@ impl ProgramBuilder {
         self.emit(Some(origin), lower).map_err(|error| node.of(error))
     }
 
+    /// Emits what no node of the file stands for, such as the tensor of an output that is a list of
+    /// sizes.
+    ///
+    /// # Errors
+    /// Those of `lower`.
+    pub fn value<T>(&mut self, lower: impl FnOnce(&Emitter<'_>) -> Result<T, Diagnostic>) -> Result<T, Diagnostic> {
+        self.emit(None, lower)
+    }
+
     /// States a fact about sizes that a node needs.
     ///
     /// # Errors

@@ -1,0 +1,86 @@
+//! Imports TensorFlow's graphs: `GraphDef`s whose variables are frozen to constants.
+//!
+//! [`read`] takes the bytes of a graph. Its inputs are the placeholders, its outputs are named, or
+//! are all results that no node reads. Functions of the library are inlined. Control inputs order
+//! effects, which a frozen graph does not have: nodes that are reached by them alone, such as
+//! assertions, are left out.
+mod attributes;
+mod graph;
+mod lower;
+mod messages;
+mod proto;
+mod row;
+mod rows;
+mod table;
+mod types;
+
+pub use table::ops;
+
+use crate::program::Imported;
+use bytes::Bytes;
+use disc_ir::{Code, Diagnostic};
+use graph::{Body, Edge};
+use lower::Lowering;
+use prost::Message;
+use proto::GraphDef;
+use std::collections::HashSet;
+
+/// Ops without results that matter to a caller.
+const SINKS: &[&str] = &["NoOp", "Assert"];
+
+/// Imports a frozen graph. `file` is named in lines; `outputs` are results of nodes, `name` or
+/// `name:number`; all that no node reads if there are none.
+///
+/// # Errors
+/// E1001: no graph; E1002: a limit; E1003: ops that disc does not have, all of them; E1004: a node
+/// that contradicts itself; E1005: a constant of a wrong size; E1006: sizes that are data.
+pub fn read(file: &str, bytes: Bytes, outputs: &[String]) -> Result<Imported, Vec<Diagnostic>> {
+    let graph = decoded(bytes).map_err(|error| vec![error])?;
+    import(file, &graph, outputs).map_err(|error| vec![error]).and_then(|(lowering, outputs)| lowering.program.finish(&outputs))
+}
+
+type Outputs = Vec<(String, disc_ir::Value)>;
+
+fn import<'g>(file: &str, graph: &'g GraphDef, outputs: &[String]) -> Result<(Lowering<'g>, Outputs), Diagnostic> {
+    let body = Body::of_graph(graph)?;
+    let outputs = if outputs.is_empty() { unread(&body)? } else { outputs.to_vec() };
+    let edge = |name: &String| {
+        let missing = || Diagnostic::new(Code::E1001, format!("the graph has no output `{}`", name.escape_debug()));
+        body.edge(name).map_err(|_| missing())?.ok_or_else(missing)
+    };
+    let results = outputs.iter().map(edge).collect::<Result<Vec<Edge>, Diagnostic>>()?;
+    let mut lowering = Lowering::new(file, graph);
+    // All inputs, in the order of the file, whether a result needs them or not.
+    let inputs = body.nodes.iter().enumerate().filter(|(_, node)| node.op == "Placeholder");
+    let inputs: Vec<Edge> = inputs.map(|(node, _)| Edge::Output { node, port: 0 }).collect();
+    let all = [&inputs[..], &results].concat();
+    lowering.check(&body, &all)?;
+    let items = lowering.lower(&body, &[], &all)?;
+    let mut values = Outputs::new();
+    for (name, item) in outputs.into_iter().zip(items.iter().skip(inputs.len())) {
+        let value = lowering.program.value(|b| item.tensor(b))?;
+        values.push((name, value));
+    }
+    Ok((lowering, values))
+}
+
+fn decoded(bytes: Bytes) -> Result<GraphDef, Diagnostic> {
+    messages::check(&bytes)?;
+    GraphDef::decode(bytes).map_err(|error| Diagnostic::new(Code::E1001, format!("this is no graph of TensorFlow: {error}")))
+}
+
+/// The first results of the nodes that no node reads.
+fn unread(body: &Body<'_>) -> Result<Vec<String>, Diagnostic> {
+    let mut read = HashSet::new();
+    for node in 0..body.nodes.len() {
+        for edge in body.inputs(node)? {
+            if let Edge::Output { node, .. } = edge {
+                read.insert(node);
+            }
+        }
+    }
+    let is_result = |i: usize, op: &str| !read.contains(&i) && op != "Placeholder" && op != "Const" && !SINKS.contains(&op);
+    let names: Vec<String> =
+        body.nodes.iter().enumerate().filter(|(i, node)| is_result(*i, &node.op)).map(|(_, node)| node.name.clone()).collect();
+    if names.is_empty() { Err(Diagnostic::new(Code::E1001, "the graph computes nothing")) } else { Ok(names) }
+}

@@ -1,0 +1,55 @@
+//! Lowers norms and softmax.
+use super::super::row::{Items, Lower, Row, one};
+use crate::{
+    compose::{BatchNorm, Composition, LogSoftmax, Softmax},
+    emit::Operand,
+    sizes::Item,
+};
+use disc_ir::{Code, Diagnostic, Value};
+
+pub(in super::super) const ROWS: &[(&str, Lower)] = &[
+    ("FusedBatchNorm", Lower::Row(batch_norm)),
+    ("FusedBatchNormV2", Lower::Row(batch_norm)),
+    ("FusedBatchNormV3", Lower::Row(batch_norm)),
+    ("LogSoftmax", Lower::Row(log_softmax)),
+    ("Softmax", Lower::Row(softmax)),
+];
+
+fn softmax(row: &Row<'_, '_>) -> Items {
+    let (x, axis, dtype) = of_last_axis(row)?;
+    one(row.compose(Softmax { x, axis, dtype })?)
+}
+
+fn log_softmax(row: &Row<'_, '_>) -> Items {
+    let (x, axis, dtype) = of_last_axis(row)?;
+    one(row.compose(LogSoftmax { x, axis, dtype })?)
+}
+
+fn of_last_axis(row: &Row<'_, '_>) -> Result<(Value, i64, disc_ir::DType), Diagnostic> {
+    let x = row.tensor(0)?;
+    let rank = row.b.rank(x);
+    row.axis(-1, rank)?;
+    Ok((x, rank as i64 - 1, row.b.dtype(x)))
+}
+
+/// The norm by given statistics, which the other results repeat.
+fn batch_norm(row: &Row<'_, '_>) -> Items {
+    let epsilon = row.attrs.float("epsilon", 1e-4)?;
+    row.attrs.ignore(&["exponential_avg_factor"]);
+    let (b, x) = (row.b, row.tensor(0)?);
+    let (scale, bias, mean, variance) = (row.tensor(1)?, row.tensor(2)?, row.tensor(3)?, row.tensor(4)?);
+    if row.attrs.bool("is_training", true)? {
+        return Err(Diagnostic::new(Code::E1004, "statistics of the batch are not supported: freeze the graph for inference"));
+    }
+    let features_first = row.attrs.text("data_format", "NHWC")?.starts_with("NC");
+    let rank = b.rank(x);
+    row.axis(-1, rank)?;
+    let image = if features_first { x } else { b.move_axis(x, rank - 1, 1.min(rank - 1))? };
+    let wide = b.wide(image)?;
+    let norm =
+        BatchNorm { x: wide, scale: Some(scale), bias: Some(bias), mean, variance, epsilon: Operand::Float(epsilon) }.emit(b)?;
+    let y = b.convert(super::super::row::first(norm)?, b.dtype(x))?;
+    let y = if features_first { y } else { b.move_axis(y, 1.min(rank - 1), rank - 1)? };
+    let statistics = [mean, variance, mean, variance, mean].map(Item::Tensor);
+    Ok([vec![Item::Tensor(y)], statistics.to_vec()].concat())
+}
