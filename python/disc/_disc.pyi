@@ -390,6 +390,7 @@ def import_package(
     *,
     dims: Sequence[tuple[str | int, int, str | int]] = ...,
     facts: Sequence[str] = ...,
+    outputs: Sequence[str] = ...,
     targets: Sequence[str] = ...,
     ir: bool = True,
     prepared: bool = True,

@@ -79,7 +79,7 @@ impl Source {
     pub(crate) fn module(&self, stage: Option<Stage>) -> Result<(Module, Stage), Vec<Diagnostic>> {
         let module = match self.format() {
             Format::StableHlo => import::module_of_text(&self.text, Format::StableHlo)?,
-            Format::Ir => disc_ir::parse(&self.text)?,
+            Format::Ir | Format::TensorFlow => disc_ir::parse(&self.text)?,
         };
         let stage = stage.unwrap_or_else(|| stage_of(&module));
         verify(&module, stage)?;

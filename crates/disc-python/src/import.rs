@@ -34,7 +34,7 @@ enum Model {
 /// Imports a model, from a path or bytes, and writes it as a package; without an output, returns
 /// its bytes.
 #[pyfunction]
-#[pyo3(signature = (source, output = None, options = None, *, dims = Vec::new(), facts = Vec::new(), targets = Vec::new(), ir = true, prepared = true, cache = None))]
+#[pyo3(signature = (source, output = None, options = None, *, dims = Vec::new(), facts = Vec::new(), outputs = Vec::new(), targets = Vec::new(), ir = true, prepared = true, cache = None))]
 #[allow(clippy::too_many_arguments, reason = "they are keywords of Python")]
 pub(crate) fn import_package<'py>(
     py: Python<'py>,
@@ -43,6 +43,7 @@ pub(crate) fn import_package<'py>(
     options: Option<&Bound<'py, PyDict>>,
     dims: Vec<PyAxis>,
     facts: Vec<String>,
+    outputs: Vec<String>,
     targets: Vec<String>,
     ir: bool,
     prepared: bool,
@@ -55,6 +56,7 @@ pub(crate) fn import_package<'py>(
         let import = ImportOptions {
             dims: dims.into_iter().map(choice).collect(),
             facts: facts.iter().map(|text| fact(text)).collect::<PyResult<_>>()?,
+            outputs,
             ..ImportOptions::default()
         };
         let model = match source.cast::<PyBytes>() {

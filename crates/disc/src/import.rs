@@ -20,7 +20,7 @@ use bytes::Bytes;
 use disc_import::{
     program::{Imported, Weight as Stored, open_dims},
     source::{File, foreign},
-    stablehlo,
+    stablehlo, tensorflow,
 };
 use disc_ir::{Diagnostic, Module, dim::Fact, verify};
 use disc_ral::{HostTensor, Source, Weight};
@@ -42,6 +42,9 @@ pub struct ImportOptions {
     pub entry: Option<String>,
     /// Names and numbers for sizes of inputs.
     pub dims: Vec<DimChoice>,
+    /// The outputs by the file's names, for formats whose files do not state them; by default all
+    /// results that nothing reads.
+    pub outputs: Vec<String>,
     /// Facts about the sizes that `dims` names.
     pub facts: Vec<Fact>,
     /// The means to read the file.
@@ -106,23 +109,26 @@ pub fn module_of_text(text: &str, format: Format) -> Result<Module, Vec<Diagnost
             verify::verify(&module, verify::stage_of(&module))?;
             Ok(module)
         }
+        Format::TensorFlow => Err(vec![Diagnostic::new(disc_ir::Code::E1001, "a graph of TensorFlow is no text")]),
     }
 }
 
 fn read(file: &File, options: &ImportOptions) -> Result<Model, Error> {
     let format = Format::of(file)?;
     match format {
-        Format::StableHlo => {
-            let mut imported = stablehlo::read(file.text()?, options.function.as_deref())?;
-            open_dims(&mut imported, &options.dims, &options.facts)?;
-            let (signature, assumed) = (imported.signature.clone(), std::mem::take(&mut imported.assumed));
-            Ok(Model { format, program: program(imported, options.entry.clone())?, signature, assumed })
-        }
+        Format::StableHlo => model(format, stablehlo::read(file.text()?, options.function.as_deref())?, options),
+        Format::TensorFlow => model(format, tensorflow::read(&file.name, file.bytes.clone(), &options.outputs)?, options),
         Format::Ir => {
             let help = "disc compile, disc run and disc.export of text take it as it is";
             Err(disc_import::source::misfit(file, "a model to import: it is the IR of disc").help(help).into())
         }
     }
+}
+
+fn model(format: Format, mut imported: Imported, options: &ImportOptions) -> Result<Model, Error> {
+    open_dims(&mut imported, &options.dims, &options.facts)?;
+    let (signature, assumed) = (imported.signature.clone(), std::mem::take(&mut imported.assumed));
+    Ok(Model { format, program: program(imported, options.entry.clone())?, signature, assumed })
 }
 
 /// Makes a program of what a reader returned; `entry` is the name of its entry, by default that of

@@ -76,6 +76,11 @@ def export(
         return importing.export(
             module, path, dims=dims, target=target, options=options, ir=ir, prepared=prepared
         )
+    if isinstance(module, importing.Imported):
+        if path is None:
+            inputs, path = None, inputs
+        _refuse_examples(module.name, inputs, kwargs, state)
+        return module.export(path, target=target, options=options, ir=ir, prepared=prepared)
     try:
         front_end = importlib.import_module(_FRONT_ENDS["torch"])
     except ModuleNotFoundError as error:

@@ -20,6 +20,7 @@ def export(
     path=None,
     *,
     dims: Mapping[Any, Any] | str | None = None,
+    outputs: Sequence[str] = (),
     target: str | Sequence[str] | None = None,
     options: Options | None = None,
     ir: bool = True,
@@ -29,7 +30,8 @@ def export(
     without a path, returns the bytes of the package.
 
     ``dims`` names sizes of inputs, by the file's name of an input or by its position, and fixes
-    them: ``{"x": {0: "B", 1: disc.Dim("S", max=512), 2: 64}}``.
+    them: ``{"x": {0: "B", 1: disc.Dim("S", max=512), 2: 64}}``. ``outputs`` names the results, by
+    the file's names, where the file does not state them.
     """
     options = effective(options)
     refuse_planned(options)
@@ -37,8 +39,35 @@ def export(
     rows, facts = _read(dims)
     cache = extension.cache_for(options)
     return extension.import_package(
-        model, path, options, rows, facts, target_names(target), ir, prepared, cache
+        model, path, options, rows, facts, list(outputs), target_names(target), ir, prepared, cache
     )
+
+
+class Imported:
+    """A model that the front end of a framework handed over, for ``disc.export``.
+
+    ``source`` is the model's bytes in a format that disc reads; ``outputs`` and ``dims`` are as in
+    ``export``.
+    """
+
+    def __init__(self, name: str, source: bytes, outputs: Sequence[str], dims=None):
+        self.name = name
+        self._source = source
+        self._outputs = tuple(outputs)
+        self._dims = dims
+
+    def export(self, path=None, *, target=None, options=None, ir=True, prepared=True) -> bytes | None:
+        """Writes the model as a package; without a path, returns its bytes."""
+        return export(
+            self._source,
+            path,
+            dims=self._dims,
+            outputs=self._outputs,
+            target=target,
+            options=options,
+            ir=ir,
+            prepared=prepared,
+        )
 
 
 def target_names(target: str | Sequence[str] | None) -> list[str]:

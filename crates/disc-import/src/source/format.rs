@@ -1,5 +1,6 @@
 //! Tells the format of a model by its contents, then by the extension of its file.
 use super::File;
+use crate::tensorflow;
 use disc_ir::{Code, Diagnostic};
 use std::path::Path;
 
@@ -10,6 +11,8 @@ pub enum Format {
     Ir,
     /// StableHLO as text.
     StableHlo,
+    /// A graph of TensorFlow, frozen, in protobuf.
+    TensorFlow,
 }
 
 impl Format {
@@ -20,6 +23,9 @@ impl Format {
     pub fn of(file: &File) -> Result<Self, Diagnostic> {
         if let Some(format) = Self::of_text(&file.bytes) {
             return Ok(format);
+        }
+        if tensorflow::begins_as_graph(&file.bytes) {
+            return Ok(Format::TensorFlow);
         }
         match looks_like(&file.bytes) {
             None => file.path.as_deref().and_then(Self::of_extension).ok_or_else(|| misfit(file, "a model that disc imports")),
@@ -120,6 +126,10 @@ fn looks_like(bytes: &[u8]) -> Option<Look> {
         () if token.starts_with(b"<!") || token.starts_with(b"<html") => {
             look("a web page", "the download ended at a page instead of the model")
         }
+        () if begins(b"\x08\x01\x12") => look(
+            "a SavedModel of TensorFlow, whose variables are in other files",
+            "disc.tensorflow.load takes its folder, where TensorFlow is installed",
+        ),
         () if begins(b"\x08") && has_at(2, b"\x12") => look("an ONNX model", "this version of disc does not read ONNX yet"),
         () => return None,
     })
@@ -189,6 +199,8 @@ mod tests {
             assert_eq!(error.code, Code::E1001);
             assert!(error.message.starts_with("m.onnx is not ") && error.message.contains(words), "{error}");
         }
+        assert_eq!(format("graph", b"\x0a\x0b\x0a\x01x\x12\x06Placeh"), Ok(Format::TensorFlow));
+        assert!(format("a.pb", b"\x08\x01\x12\x00").unwrap_err().message.contains("a SavedModel"));
         // Contents that are known decide against an extension.
         assert!(format("m.mlir", b"PK\x03\x04").is_err());
     }

@@ -1,0 +1,103 @@
+"""Traces a function of TensorFlow and freezes its variables to constants."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from ..core.errors import Error
+
+
+@dataclass(frozen=True)
+class Frozen:
+    """A graph whose variables are constants."""
+
+    #: A GraphDef.
+    graph: bytes
+    #: The placeholders, in the order of the flat arguments.
+    inputs: tuple[str, ...]
+    #: The results, in the order of the flat structure of the results.
+    outputs: tuple[str, ...]
+    #: The names of arguments that are given by name, in the order of ``inputs``.
+    keywords: tuple[str, ...]
+    #: Puts flat results into the structure that the function returns.
+    pack: Callable[[list], Any]
+    #: Flattens the arguments of a call.
+    flatten: Callable[[tuple, dict], list]
+
+
+def tensorflow():
+    """Imports TensorFlow."""
+    try:
+        return importlib.import_module("tensorflow")
+    except ModuleNotFoundError as error:
+        if error.name != "tensorflow":
+            raise
+        raise Error("disc.tensorflow needs TensorFlow, which is not installed", code="E0701") from error
+
+
+def concrete(function: Callable, example: tuple):
+    """Traces ``function`` for the example, with as many open sizes as it takes."""
+    tf = tensorflow()
+    if isinstance(function, tf.types.experimental.ConcreteFunction):
+        return function
+    is_keras = hasattr(function, "inputs") and hasattr(function, "call")
+    if not example and is_keras and function.inputs:
+        example = (tf.nest.map_structure(lambda x: tf.TensorSpec(x.shape, x.dtype), function.inputs),)
+        if isinstance(example[0], (list, tuple)) and len(example[0]) == 1:
+            example = (example[0][0],)
+    called = (lambda *args: function(*args, training=False)) if is_keras else function
+    traced = called if hasattr(called, "get_concrete_function") else tf.function(called)
+    failure: Exception | None = None
+    for specs in _specs(tf, example):
+        try:
+            return traced.get_concrete_function(*specs)
+        except Exception as error:
+            failure = failure or error
+    raise Error(f"TensorFlow cannot trace the function: {failure}", code="E1006") from failure
+
+
+def _specs(tf, example: tuple):
+    """The example as specs: of tensors all sizes are open, else all but the last, else the first
+    only, else none.
+    """
+    for kept in (lambda rank: range(0), lambda rank: [rank - 1], lambda rank: range(1, rank), range):
+
+        def spec(leaf, kept=kept):
+            if isinstance(leaf, tf.TensorSpec):
+                return leaf
+            tensor = tf.convert_to_tensor(leaf)
+            shape = tensor.shape.as_list()
+            fixed = set(kept(len(shape)))
+            return tf.TensorSpec([n if i in fixed else None for i, n in enumerate(shape)], tensor.dtype)
+
+        yield tf.nest.map_structure(spec, example)
+
+
+def frozen(concrete) -> Frozen:
+    """Freezes the variables of a concrete function."""
+    tf = tensorflow()
+    convert = importlib.import_module("tensorflow.python.framework.convert_to_constants")
+    function = convert.convert_variables_to_constants_v2(concrete)
+    structure = concrete.structured_outputs
+    _, keywords = concrete.structured_input_signature
+    names = tuple(sorted(keywords))
+
+    def flatten(args: tuple, kwargs: dict) -> list:
+        if kwargs and set(kwargs) != set(names):
+            raise Error(f"expected the arguments {', '.join(names) or 'by position'}, got {', '.join(kwargs)}")
+        return [leaf for leaf in tf.nest.flatten((args, kwargs)) if leaf is not None]
+
+    def pack(values: list) -> Any:
+        return tf.nest.pack_sequence_as(structure, values, expand_composites=True)
+
+    return Frozen(
+        graph=function.graph.as_graph_def().SerializeToString(),
+        inputs=tuple(tensor.name.split(":")[0] for tensor in function.inputs),
+        outputs=tuple(tensor.name for tensor in function.outputs),
+        keywords=names,
+        pack=pack,
+        flatten=flatten,
+    )
