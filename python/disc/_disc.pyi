@@ -390,7 +390,7 @@ def import_package(
     *,
     dims: Sequence[tuple[str | int, int, str | int]] = ...,
     facts: Sequence[str] = ...,
-    outputs: Sequence[str] = ...,
+    outputs: Sequence[tuple[str, str]] = ...,
     targets: Sequence[str] = ...,
     ir: bool = True,
     prepared: bool = True,

@@ -242,6 +242,25 @@ def _windows() -> Iterator[Case]:
     yield Case("Conv2DBackpropInput", turned, (image, (3, 3, 4, 3)), sizes=big, tolerance=8)
 
 
+def _resizes() -> Iterator[Case]:
+    image = (("N", "M", 9, 3),)
+    big = tuple({"N": n, "M": m} for n, m in ((2, 7), (1, 8), (3, 13)))
+    for op, kinds in (
+        ("ResizeBilinear", ("float32", "float64", "int32")),
+        ("ResizeNearestNeighbor", ("float32", "int32", "uint8")),
+    ):
+        for align, half in ((False, True), (False, False), (True, False)):
+            for size in ([5, 13], [18, 4]):
+                function = lambda x, o=op, s=size, a=align, h=half: getattr(raw, o)(  # noqa: E731
+                    images=x, size=s, align_corners=a, half_pixel_centers=h
+                )
+                yield Case(f"{op} {align:d}{half:d} {size}", function, image, kinds, sizes=big, tolerance=16)
+        grown = lambda x, o=op: getattr(raw, o)(  # noqa: E731
+            images=x, size=tf.shape(x)[1:3] * 2, half_pixel_centers=True
+        )
+        yield Case(f"{op} doubled", grown, image, sizes=big, tolerance=16)
+
+
 def _norms() -> Iterator[Case]:
     yield Case("Softmax", lambda x: tf.nn.softmax(x), types=FLOATS)
     yield Case("LogSoftmax", lambda x: tf.nn.log_softmax(x), types=("float32", "float64"), tolerance=4)
@@ -262,4 +281,4 @@ def _norms() -> Iterator[Case]:
     yield Case("moments", moments, (("N", "M", 8),), tolerance=16)
 
 
-CASES = [*_unary(), *_binary(), *_shapes(), *_index(), *_contractions(), *_windows(), *_norms()]
+CASES = [*_unary(), *_binary(), *_shapes(), *_index(), *_contractions(), *_windows(), *_resizes(), *_norms()]

@@ -4,7 +4,7 @@ use crate::{
     errors::{Failure, guarded},
     facade::{
         Error, Options,
-        import::{DimChoice, ImportOptions, Input, Size, from_bytes, open},
+        import::{DimChoice, ImportOptions, Input, Output, Size, from_bytes, open},
         package::{ExportOptions, export, export_bytes},
     },
 };
@@ -43,7 +43,7 @@ pub(crate) fn import_package<'py>(
     options: Option<&Bound<'py, PyDict>>,
     dims: Vec<PyAxis>,
     facts: Vec<String>,
-    outputs: Vec<String>,
+    outputs: Vec<(String, String)>,
     targets: Vec<String>,
     ir: bool,
     prepared: bool,
@@ -56,7 +56,7 @@ pub(crate) fn import_package<'py>(
         let import = ImportOptions {
             dims: dims.into_iter().map(choice).collect(),
             facts: facts.iter().map(|text| fact(text)).collect::<PyResult<_>>()?,
-            outputs,
+            outputs: outputs.into_iter().map(|(name, result)| Output { name, result }).collect(),
             ..ImportOptions::default()
         };
         let model = match source.cast::<PyBytes>() {

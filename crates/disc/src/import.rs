@@ -30,6 +30,7 @@ pub use disc_import::{
     program::{Assumption, DimChoice, Input, Signature, Size},
     source::{Access, Format},
     stablehlo::{Argument, Found, Missing, Stated, Survey, named, signatures, survey},
+    tensorflow::Output,
 };
 
 /// Settings of an import.
@@ -42,9 +43,9 @@ pub struct ImportOptions {
     pub entry: Option<String>,
     /// Names and numbers for sizes of inputs.
     pub dims: Vec<DimChoice>,
-    /// The outputs by the file's names, for formats whose files do not state them; by default all
-    /// results that nothing reads.
-    pub outputs: Vec<String>,
+    /// The outputs, for formats whose files do not state them; by default all results that nothing
+    /// reads.
+    pub outputs: Vec<Output>,
     /// Facts about the sizes that `dims` names.
     pub facts: Vec<Fact>,
     /// The means to read the file.

@@ -102,7 +102,7 @@ def import_package(
     options: Options,
     dims: Sequence[tuple],
     facts: Sequence[str],
-    outputs: Sequence[str],
+    outputs: Sequence[tuple[str, str]],
     targets: Sequence[str],
     ir: bool,
     prepared: bool,

@@ -20,7 +20,7 @@ def export(
     path=None,
     *,
     dims: Mapping[Any, Any] | str | None = None,
-    outputs: Sequence[str] = (),
+    outputs: Mapping[str, str] | None = None,
     target: str | Sequence[str] | None = None,
     options: Options | None = None,
     ir: bool = True,
@@ -30,8 +30,8 @@ def export(
     without a path, returns the bytes of the package.
 
     ``dims`` names sizes of inputs, by the file's name of an input or by its position, and fixes
-    them: ``{"x": {0: "B", 1: disc.Dim("S", max=512), 2: 64}}``. ``outputs`` names the results, by
-    the file's names, where the file does not state them.
+    them: ``{"x": {0: "B", 1: disc.Dim("S", max=512), 2: 64}}``. ``outputs`` maps
+    names to results of the file, for files that do not state them.
     """
     options = effective(options)
     refuse_planned(options)
@@ -39,7 +39,7 @@ def export(
     rows, facts = _read(dims)
     cache = extension.cache_for(options)
     return extension.import_package(
-        model, path, options, rows, facts, list(outputs), target_names(target), ir, prepared, cache
+        model, path, options, rows, facts, list((outputs or {}).items()), target_names(target), ir, prepared, cache
     )
 
 
@@ -50,10 +50,10 @@ class Imported:
     ``export``.
     """
 
-    def __init__(self, name: str, source: bytes, outputs: Sequence[str], dims=None):
+    def __init__(self, name: str, source: bytes, outputs: Mapping[str, str], dims=None):
         self.name = name
         self._source = source
-        self._outputs = tuple(outputs)
+        self._outputs = dict(outputs)
         self._dims = dims
 
     def export(self, path=None, *, target=None, options=None, ir=True, prepared=True) -> bytes | None:

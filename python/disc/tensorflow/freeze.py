@@ -20,6 +20,8 @@ class Frozen:
     inputs: tuple[str, ...]
     #: The results, in the order of the flat structure of the results.
     outputs: tuple[str, ...]
+    #: Names for them: keys of a dict that the function returns, else those of the results.
+    names: tuple[str, ...]
     #: The names of arguments that are given by name, in the order of ``inputs``.
     keywords: tuple[str, ...]
     #: Puts flat results into the structure that the function returns.
@@ -80,8 +82,9 @@ def frozen(concrete) -> Frozen:
     """Freezes the variables of a concrete function."""
     tf = tensorflow()
     convert = importlib.import_module("tensorflow.python.framework.convert_to_constants")
-    function = convert.convert_variables_to_constants_v2(concrete)
+    function = convert.convert_variables_to_constants_v2(concrete, lower_control_flow=False)
     structure = concrete.structured_outputs
+    outputs = tuple(tensor.name for tensor in function.outputs)
     _, keywords = concrete.structured_input_signature
     names = tuple(sorted(keywords))
 
@@ -96,8 +99,15 @@ def frozen(concrete) -> Frozen:
     return Frozen(
         graph=function.graph.as_graph_def().SerializeToString(),
         inputs=tuple(tensor.name.split(":")[0] for tensor in function.inputs),
-        outputs=tuple(tensor.name for tensor in function.outputs),
+        outputs=outputs,
+        names=tuple(sorted(structure)) if _is_flat(structure, len(outputs)) else outputs,
         keywords=names,
         pack=pack,
         flatten=flatten,
     )
+
+
+def _is_flat(structure: Any, count: int) -> bool:
+    """Returns true for a dict of ``count`` tensors by name."""
+    is_named = isinstance(structure, dict) and all(isinstance(key, str) for key in structure)
+    return is_named and len(structure) == count and not any(isinstance(x, (dict, list, tuple)) for x in structure.values())

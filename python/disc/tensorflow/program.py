@@ -22,8 +22,11 @@ class Program(Imported):
     """
 
     def __init__(self, frozen: Frozen, name: str, dims: Mapping[Any, Any] | None, options: Options | None):
-        super().__init__(name, frozen.graph, _distinct(frozen.outputs), dims)
+        # A function may return one result twice: the package has it once.
+        named = {result: name for name, result in zip(frozen.names, frozen.outputs, strict=True)}
+        super().__init__(name, frozen.graph, {name: result for result, name in named.items()}, dims)
         self._frozen = frozen
+        self._positions = [list(named).index(result) for result in frozen.outputs]
         #: The compiled package.
         self.package: Package = load(self.export(options=options))
 
@@ -35,8 +38,8 @@ class Program(Imported):
             raise Error(f"{self.name}: expected {len(names)} tensors, got {len(leaves)}", code="E0601")
         arrays = {name: np.asarray(leaf) for name, leaf in zip(names, leaves, strict=True)}
         results = self.package(**arrays)
-        by_name = dict(zip(self._outputs, results if isinstance(results, tuple) else (results,), strict=True))
-        flat = [by_name[name] for name in self._frozen.outputs]
+        distinct = results if isinstance(results, tuple) else (results,)
+        flat = [distinct[position] for position in self._positions]
         if any(tf.is_tensor(leaf) for leaf in leaves):
             flat = [tf.convert_to_tensor(array) for array in flat]
         return self._frozen.pack(flat)
@@ -44,7 +47,3 @@ class Program(Imported):
     def __repr__(self) -> str:
         return f"<disc.tensorflow.Program {self.name}>"
 
-
-def _distinct(names: tuple[str, ...]) -> tuple[str, ...]:
-    """The names without repetitions: a function may return one result twice."""
-    return tuple(dict.fromkeys(names))

@@ -28,13 +28,21 @@ use std::collections::HashSet;
 /// Ops without results that matter to a caller.
 const SINKS: &[&str] = &["NoOp", "Assert"];
 
-/// Imports a frozen graph. `file` is named in lines; `outputs` are results of nodes, `name` or
-/// `name:number`; all that no node reads if there are none.
+/// A result of a graph that callers get: the name for callers, and the result of a node, `node` or
+/// `node:number`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Output {
+    pub name: String,
+    pub result: String,
+}
+
+/// Imports a frozen graph. `file` is named in lines; without `outputs`, all results that no node
+/// reads are outputs.
 ///
 /// # Errors
 /// E1001: no graph; E1002: a limit; E1003: ops that disc does not have, all of them; E1004: a node
 /// that contradicts itself; E1005: a constant of a wrong size; E1006: sizes that are data.
-pub fn read(file: &str, bytes: Bytes, outputs: &[String]) -> Result<Imported, Vec<Diagnostic>> {
+pub fn read(file: &str, bytes: Bytes, outputs: &[Output]) -> Result<Imported, Vec<Diagnostic>> {
     let graph = decoded(bytes).map_err(|error| vec![error])?;
     import(file, &graph, outputs).map_err(|error| vec![error]).and_then(|(lowering, outputs)| lowering.program.finish(&outputs))
 }
@@ -64,12 +72,12 @@ pub fn begins_as_graph(bytes: &[u8]) -> bool {
 
 type Outputs = Vec<(String, disc_ir::Value)>;
 
-fn import<'g>(file: &str, graph: &'g GraphDef, outputs: &[String]) -> Result<(Lowering<'g>, Outputs), Diagnostic> {
+fn import<'g>(file: &str, graph: &'g GraphDef, outputs: &[Output]) -> Result<(Lowering<'g>, Outputs), Diagnostic> {
     let body = Body::of_graph(graph)?;
     let outputs = if outputs.is_empty() { unread(&body)? } else { outputs.to_vec() };
-    let edge = |name: &String| {
-        let missing = || Diagnostic::new(Code::E1001, format!("the graph has no output `{}`", name.escape_debug()));
-        body.edge(name).map_err(|_| missing())?.ok_or_else(missing)
+    let edge = |Output { result, .. }: &Output| {
+        let missing = || Diagnostic::new(Code::E1001, format!("the graph has no result `{}`", result.escape_debug()));
+        body.edge(result).map_err(|_| missing())?.ok_or_else(missing)
     };
     let results = outputs.iter().map(edge).collect::<Result<Vec<Edge>, Diagnostic>>()?;
     let mut lowering = Lowering::new(file, graph);
@@ -80,7 +88,7 @@ fn import<'g>(file: &str, graph: &'g GraphDef, outputs: &[String]) -> Result<(Lo
     lowering.check(&body, &all)?;
     let items = lowering.lower(&body, &[], &all)?;
     let mut values = Outputs::new();
-    for (name, item) in outputs.into_iter().zip(items.iter().skip(inputs.len())) {
+    for (Output { name, .. }, item) in outputs.into_iter().zip(items.iter().skip(inputs.len())) {
         let value = lowering.program.value(|b| item.tensor(b))?;
         values.push((name, value));
     }
@@ -93,7 +101,7 @@ fn decoded(bytes: Bytes) -> Result<GraphDef, Diagnostic> {
 }
 
 /// The first results of the nodes that no node reads.
-fn unread(body: &Body<'_>) -> Result<Vec<String>, Diagnostic> {
+fn unread(body: &Body<'_>) -> Result<Vec<Output>, Diagnostic> {
     let mut read = HashSet::new();
     for node in 0..body.nodes.len() {
         for edge in body.inputs(node)? {
@@ -103,7 +111,7 @@ fn unread(body: &Body<'_>) -> Result<Vec<String>, Diagnostic> {
         }
     }
     let is_result = |i: usize, op: &str| !read.contains(&i) && op != "Placeholder" && op != "Const" && !SINKS.contains(&op);
-    let names: Vec<String> =
-        body.nodes.iter().enumerate().filter(|(i, node)| is_result(*i, &node.op)).map(|(_, node)| node.name.clone()).collect();
-    if names.is_empty() { Err(Diagnostic::new(Code::E1001, "the graph computes nothing")) } else { Ok(names) }
+    let nodes = body.nodes.iter().enumerate().filter(|(i, node)| is_result(*i, &node.op));
+    let outputs: Vec<Output> = nodes.map(|(_, node)| Output { name: node.name.clone(), result: node.name.clone() }).collect();
+    if outputs.is_empty() { Err(Diagnostic::new(Code::E1001, "the graph computes nothing")) } else { Ok(outputs) }
 }

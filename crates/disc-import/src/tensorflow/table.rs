@@ -1,12 +1,21 @@
 //! Lists the ops of TensorFlow that disc has, each with its row.
 use super::{
     row::Lower,
-    rows::{contraction, elementwise, index, normalize, reduce, shape, slice, window},
+    rows::{contraction, elementwise, index, normalize, reduce, resize, shape, slice, window},
 };
 use std::{collections::HashMap, sync::LazyLock};
 
-const FAMILIES: &[&[(&str, Lower)]] =
-    &[elementwise::ROWS, shape::ROWS, slice::ROWS, index::ROWS, contraction::ROWS, window::ROWS, normalize::ROWS, reduce::ROWS];
+const FAMILIES: &[&[(&str, Lower)]] = &[
+    elementwise::ROWS,
+    shape::ROWS,
+    slice::ROWS,
+    index::ROWS,
+    contraction::ROWS,
+    window::ROWS,
+    normalize::ROWS,
+    reduce::ROWS,
+    resize::ROWS,
+];
 
 static TABLE: LazyLock<HashMap<&'static str, Lower>> = LazyLock::new(|| FAMILIES.iter().copied().flatten().copied().collect());
 

@@ -4,6 +4,7 @@ pub(super) mod elementwise;
 pub(super) mod index;
 pub(super) mod normalize;
 pub(super) mod reduce;
+pub(super) mod resize;
 pub(super) mod shape;
 pub(super) mod slice;
 pub(super) mod window;
