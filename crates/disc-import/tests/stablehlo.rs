@@ -146,3 +146,33 @@ fn loops_and_branches_keep_the_sizes_of_what_they_take() {
     let text = text.unwrap();
     assert!(!text.contains("where"), "{text}");
 }
+
+/// A softmax of a matmul, as JAX prints it for fixed sizes.
+#[test]
+fn what_jax_prints_for_a_layer_is_read() {
+    let text = "module @jit_layer attributes {mhlo.num_partitions = 1 : i32, mhlo.num_replicas = 1 : i32} {
+  func.func public @main(%arg0: tensor<8x4xf32>, %arg1: tensor<4x16xf32>) -> (tensor<8x16xf32> {jax.result_info = \"result\"}) {
+    %0 = stablehlo.dot_general %arg0, %arg1, contracting_dims = [1] x [0], precision = [DEFAULT, DEFAULT] : (tensor<8x4xf32>, tensor<4x16xf32>) -> tensor<8x16xf32>
+    %cst = stablehlo.constant dense<0xFF800000> : tensor<f32>
+    %1 = stablehlo.reduce(%0 init: %cst) applies stablehlo.maximum across dimensions = [1] : (tensor<8x16xf32>, tensor<f32>) -> tensor<8xf32>
+    %2 = stablehlo.broadcast_in_dim %1, dims = [0] : (tensor<8xf32>) -> tensor<8x1xf32>
+    %3 = stablehlo.broadcast_in_dim %2, dims = [0, 1] : (tensor<8x1xf32>) -> tensor<8x16xf32>
+    %4 = stablehlo.subtract %0, %3 : tensor<8x16xf32>
+    %5 = stablehlo.exponential %4 : tensor<8x16xf32>
+    %6 = call @relu(%5) : (tensor<8x16xf32>) -> tensor<8x16xf32>
+    return %6 : tensor<8x16xf32>
+  }
+  func.func private @relu(%arg0: tensor<8x16xf32>) -> tensor<8x16xf32> {
+    %cst = stablehlo.constant dense<0.000000e+00> : tensor<f32>
+    %0 = stablehlo.broadcast_in_dim %cst, dims = [] : (tensor<f32>) -> tensor<8x16xf32>
+    %1 = stablehlo.maximum %arg0, %0 : tensor<8x16xf32>
+    return %1 : tensor<8x16xf32>
+  }
+}
+";
+    let imported = read(text, None).unwrap();
+    assert_eq!(imported.signature.inputs, ["arg0", "arg1"]);
+    assert_eq!(imported.signature.outputs, ["result"]);
+    let names: Vec<&str> = imported.module.functions.iter().map(|function| &*function.name).collect();
+    assert_eq!(names, ["main", "relu"]);
+}

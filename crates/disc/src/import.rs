@@ -3,9 +3,10 @@
 //!
 //! ```no_run
 //! use disc::{Options, import::{ImportOptions, open}, package::{ExportOptions, export}};
-//! let program = open("model.mlir".as_ref(), &ImportOptions::default())?;
-//! let (path, settings) = ("model.discpkg".as_ref(), ExportOptions::default());
-//! export(vec![program], path, &Options::default(), &settings)?;
+//! use std::path::Path;
+//! let program = open(Path::new("model.mlir"), &ImportOptions::default())?;
+//! let settings = ExportOptions::default();
+//! export(vec![program], Path::new("model.discpkg"), &Options::default(), &settings)?;
 //! # Ok::<(), disc::Error>(())
 //! ```
 //!

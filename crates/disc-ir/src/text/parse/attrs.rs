@@ -42,7 +42,8 @@ const ALIASES: &[(&str, &str)] = &[
 ];
 
 /// StableHLO attributes without meaning here.
-const IGNORED: &[&str] = &["compare_type", "precision_config", "indices_are_sorted", "unique_indices", "result_accuracy"];
+const IGNORED: &[&str] =
+    &["compare_type", "precision", "precision_config", "indices_are_sorted", "unique_indices", "result_accuracy"];
 
 impl Attrs {
     pub(super) fn new(def: &'static OpDef) -> Self {
@@ -123,7 +124,11 @@ impl Parser<'_> {
         if let Some(slots) = attrs.pair(name.text) {
             return self.pair(attrs, slots, name.span);
         }
-        let slot = attrs.slot(name.text).ok_or_else(|| attrs.unknown(name.text, name.span))?;
+        let slot = attrs.slot(name.text);
+        if slot.is_none() && IGNORED.contains(&name.text) {
+            return self.skip_until(b",:");
+        }
+        let slot = slot.ok_or_else(|| attrs.unknown(name.text, name.span))?;
         self.cursor.expect("=", "after the name of the attribute")?;
         let value = self.value(attrs.def.attrs[slot].kind)?;
         attrs.set(slot, value, name.span)
