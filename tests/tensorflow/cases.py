@@ -281,4 +281,53 @@ def _norms() -> Iterator[Case]:
     yield Case("moments", moments, (("N", "M", 8),), tolerance=16)
 
 
-CASES = [*_unary(), *_binary(), *_shapes(), *_index(), *_contractions(), *_windows(), *_resizes(), *_norms()]
+def _doubled(x):
+    return tf.while_loop(
+        lambda i, y: tf.reduce_sum(y) < 100.0, lambda i, y: (i + 1, y * 2.0), (tf.constant(0), tf.abs(x) + 1.0)
+    )[1]
+
+
+def _powers(x):
+    (powers,) = tf.while_loop(lambda y: tf.reduce_max(y) < 50.0, lambda y: (y * y + 1.5,), (x,))
+    return powers
+
+
+def _running(x):
+    """A list that a loop fills, over the first axis."""
+    count = tf.shape(x)[0]
+    rows = tf.TensorArray(x.dtype, size=count)
+    source = tf.TensorArray(x.dtype, size=count).unstack(x)
+
+    def step(i, state, rows):
+        state = tf.tanh(state * 0.5 + source.read(i))
+        return i + 1, state, rows.write(i, state)
+
+    zero = tf.zeros(tf.shape(x)[1:])
+    return tf.while_loop(lambda i, *_: i < count, step, (0, zero, rows))[2].stack()
+
+
+@tf.function
+def _halved(x):
+    if tf.reduce_sum(x) > 0.0:
+        return x / 2.0
+    return x - 1.0
+
+
+def _cell(kind):
+    layer = getattr(tf.keras.layers, kind)(6, return_sequences=True)
+    layer.build([None, None, 4])
+    return lambda x: layer(x)
+
+
+def _control() -> Iterator[Case]:
+    filled = SIZES[:3]
+    yield Case("While", _doubled, sizes=filled)
+    yield Case("While squares", _powers, low=0.5, sizes=filled, tolerance=8)
+    yield Case("While of lists", _running, (("N", "M"),), sizes=filled)
+    yield Case("If", _halved)
+    yield Case("If of sizes", lambda x: tf.cond(tf.shape(x)[1] > 2, lambda: x * 2.0, lambda: x + 1.0))
+    for kind in ("LSTM", "GRU", "SimpleRNN"):
+        yield Case(kind, _cell(kind), (("N", "M", 4),), sizes=filled, tolerance=4)
+
+
+CASES = [*_unary(), *_binary(), *_shapes(), *_index(), *_contractions(), *_windows(), *_resizes(), *_norms(), *_control()]

@@ -132,6 +132,30 @@ impl Emitter<'_> {
         Ok(results)
     }
 
+    /// The results of one of two bodies, whose types are equal.
+    ///
+    /// # Errors
+    /// Those of the bodies, or other types.
+    pub fn branch(
+        &self,
+        pred: Value,
+        then: impl FnOnce() -> Result<Vec<Value>, Diagnostic>,
+        otherwise: impl FnOnce() -> Result<Vec<Value>, Diagnostic>,
+    ) -> Result<Vec<Value>, Diagnostic> {
+        let then = self.region([], |_| then())?;
+        let otherwise = self.region([], |_| otherwise())?;
+        self.with_regions(OpKind::If, &[pred], &[then, otherwise])
+    }
+
+    /// Emits a body on values of these types where nothing reads it: its types are what is wanted.
+    ///
+    /// # Errors
+    /// Those of the body.
+    pub fn probe(&self, like: &[Value], body: impl FnOnce(&[Value]) -> Result<(), Diagnostic>) -> Result<(), Diagnostic> {
+        let types: Vec<Type> = self.with(|b| like.iter().map(|&x| b.function.ty(x).clone()).collect());
+        self.region(types, |values| body(values).map(|()| Vec::new())).map(drop)
+    }
+
     fn region(
         &self,
         arguments: impl IntoIterator<Item = Type>,

@@ -10,15 +10,27 @@ pub use arithmetic::Arithmetic;
 pub use list::Sizes;
 
 use crate::emit::Emitter;
-use disc_ir::{Code, Diagnostic, Value};
+use disc_ir::{Code, DType, Diagnostic, Dim, Value};
 
 /// A result of a node, as an importer keeps it.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Item {
     Tensor(Value),
     Sizes(Sizes),
+    List(List),
     /// Computed by no op: a result that only a framework can give, such as a handle.
     Absent,
+}
+
+/// Tensors of one shape that a loop reads or fills: one tensor whose first axis counts.
+#[derive(Clone, Debug, PartialEq)]
+pub enum List {
+    Stored(Value),
+    /// Nothing is known about the shape of the elements yet.
+    Reserved {
+        count: Dim,
+        dtype: DType,
+    },
 }
 
 impl Item {
@@ -30,6 +42,10 @@ impl Item {
         match self {
             Item::Tensor(value) => Ok(*value),
             Item::Sizes(sizes) => sizes.tensor(b),
+            Item::List(List::Stored(value)) => Ok(*value),
+            Item::List(List::Reserved { .. }) => {
+                Err(Diagnostic::new(Code::E1006, "a list is read before the shape of its elements is known"))
+            }
             Item::Absent => Err(Diagnostic::new(Code::E1004, "an input has no value")),
         }
     }

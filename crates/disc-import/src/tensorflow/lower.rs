@@ -1,22 +1,24 @@
 //! Lowers the nodes of a graph, and those of the functions that it calls.
 use super::{
     attributes::Attributes,
+    control,
     graph::{Body, Edge},
     proto::{FunctionDef, GraphDef, NodeDef},
-    row::Row,
+    region::{Region, Weights},
     table::find,
     types::contents,
 };
 use crate::{
+    emit::Emitter,
     program::{Node, ProgramBuilder, Words},
     sizes::{Item, Sizes},
     source::limits::DEPTH,
 };
-use disc_ir::{Code, Diagnostic, Dim, Literal, Symbol};
+use disc_ir::{Code, DType, Diagnostic, Dim, Literal, Symbol};
 use std::collections::{BTreeMap, HashMap};
 
 /// Ops whose function is inlined.
-const CALLS: &[&str] = &["PartitionedCall", "StatefulPartitionedCall"];
+pub(super) const CALLS: &[&str] = &["PartitionedCall", "StatefulPartitionedCall"];
 /// Ops that read a weight or an input, not a row of the table.
 const SOURCES: &[&str] = &["Const", "Placeholder"];
 /// Constants of at most so many elements are part of the program.
@@ -24,9 +26,29 @@ const MOST_LITERAL: i64 = 16;
 /// As `MOST_LITERAL`, of integers: rules may look at them.
 const MOST_INTEGERS: i64 = 4096;
 
+/// The functions of a graph.
+pub(super) struct Library<'g>(HashMap<&'g str, &'g FunctionDef>);
+
+impl<'g> Library<'g> {
+    fn of(graph: &'g GraphDef) -> Self {
+        let functions = graph.library.iter().flat_map(|library| &library.function);
+        let named = |function: &'g FunctionDef| Some((&*function.signature.as_ref()?.name, function));
+        Self(functions.filter_map(named).collect())
+    }
+
+    /// # Errors
+    /// E1004: there is no function of this name.
+    pub(super) fn find(&self, name: &str) -> Result<(&'g str, &'g FunctionDef), Diagnostic> {
+        let missing = || Diagnostic::new(Code::E1004, format!("the graph has no function `{}`", name.escape_debug()));
+        self.0.get_key_value(name).map(|(&name, &function)| (name, function)).ok_or_else(missing)
+    }
+}
+
 pub(super) struct Lowering<'g> {
     pub(super) program: ProgramBuilder,
-    library: HashMap<&'g str, &'g FunctionDef>,
+    library: Library<'g>,
+    /// The large constants of functions that loops and branches run.
+    weights: Weights<'g>,
     words: Words,
     /// The functions that are being inlined, from the outermost.
     calls: Vec<&'g str>,
@@ -34,11 +56,10 @@ pub(super) struct Lowering<'g> {
 
 impl<'g> Lowering<'g> {
     pub(super) fn new(file: &str, graph: &'g GraphDef) -> Self {
-        let functions = graph.library.iter().flat_map(|library| &library.function);
-        let named = |function: &'g FunctionDef| Some((&*function.signature.as_ref()?.name, function));
         Self {
             program: ProgramBuilder::new(file, "main"),
-            library: functions.filter_map(named).collect(),
+            library: Library::of(graph),
+            weights: Weights::new(),
             words: Words::default(),
             calls: Vec::new(),
         }
@@ -73,14 +94,16 @@ impl<'g> Lowering<'g> {
         for i in body.order(results)? {
             let node = body.node(i)?;
             let op = &*node.op;
-            if CALLS.contains(&op) {
-                let (name, function) = self.callee(node).map_err(|error| body.place(i).of(error))?;
+            let callees = callees(node).map_err(|error| body.place(i).of(error))?;
+            for callee in &callees {
+                let (name, function) = self.library.find(callee).map_err(|error| body.place(i).of(error))?;
                 if !seen.contains(&name) {
                     seen.push(name);
                     let inner = Body::of_function(function)?;
                     self.survey(&inner, &returned(&inner, function)?, missing, seen)?;
                 }
-            } else if !SOURCES.contains(&op) && find(op).is_none() {
+            }
+            if callees.is_empty() && !SOURCES.contains(&op) && find(op).is_none() {
                 missing.entry(op).or_insert((0, &node.name)).0 += 1;
             }
         }
@@ -108,14 +131,12 @@ impl<'g> Lowering<'g> {
             "Const" => self.constant(node).map(|item| vec![item]).map_err(|error| place.of(error)),
             "Placeholder" => self.placeholder(node).map(|item| vec![item]).map_err(|error| place.of(error)),
             op if CALLS.contains(&op) => self.call(node, inputs).map_err(|error| place.of(error)),
-            op => {
-                let how = find(op).ok_or_else(|| place.of(Diagnostic::new(Code::E1003, "disc does not have the op")))?;
-                self.program.node(place, |b| {
-                    let attrs = Attributes::new(node);
-                    let items = Row { b, inputs, attrs: &attrs }.lower(how)?;
-                    attrs.finish()?;
-                    Ok(items)
-                })
+            _ => {
+                for callee in callees(node).map_err(|error| place.of(error))? {
+                    self.keep_weights(callee).map_err(|error| place.of(error))?;
+                }
+                let region = Region { library: &self.library, weights: &self.weights, depth: self.calls.len() };
+                self.program.node(place, |b| region.node(b, node, inputs))
             }
         }
     }
@@ -136,24 +157,47 @@ impl<'g> Lowering<'g> {
     /// A small integer constant is a list of sizes, another small one a part of the program, a large
     /// one a weight.
     fn constant(&mut self, node: &NodeDef) -> Result<Item, Diagnostic> {
-        let attrs = Attributes::new(node);
-        let (dtype, sizes, bytes) = contents(attrs.tensor("value")?)?;
-        let count: i64 = sizes.iter().product();
-        let literal = Literal::dense(dtype, &*bytes);
-        if Sizes::admits(dtype, &sizes) {
-            let dims = (0..count as usize).map(|i| Dim::from(literal.i64_at(i))).collect();
-            return Ok(Item::Sizes(Sizes { dtype, dims, is_scalar: sizes.is_empty() }));
+        let (dtype, sizes, bytes) = contents(Attributes::new(node).tensor("value")?)?;
+        if let Some(list) = listed(dtype, &sizes, &bytes) {
+            return Ok(Item::Sizes(list));
         }
-        if count <= if dtype.is_float() { MOST_LITERAL } else { MOST_INTEGERS } {
-            return self.program.literal(literal, &sizes).map(Item::Tensor);
+        if is_small(dtype, &sizes) {
+            return self.program.literal(Literal::dense(dtype, &*bytes), &sizes).map(Item::Tensor);
         }
         let name = [&self.calls[..], &[&*node.name]].concat().join("/");
         self.program.weight(&name, dtype, &sizes, bytes)?;
         self.program.weight_value(&name).map(Item::Tensor)
     }
 
+    /// Declares the large constants of a function, and of those that it calls, as weights.
+    fn keep_weights(&mut self, name: &str) -> Result<(), Diagnostic> {
+        let mut open = vec![name.to_owned()];
+        let mut seen: Vec<&str> = Vec::new();
+        while let Some(name) = open.pop() {
+            let (name, function) = self.library.find(&name)?;
+            if seen.contains(&name) {
+                continue;
+            }
+            seen.push(name);
+            for node in &function.node_def {
+                open.extend(callees(node)?.into_iter().map(str::to_owned));
+                if node.op != "Const" || self.weights.contains_key(&(name, &*node.name)) {
+                    continue;
+                }
+                // Types that disc has not, such as texts of assertions, are no weights.
+                let Ok((dtype, sizes, bytes)) = Attributes::new(node).tensor("value").and_then(contents) else { continue };
+                if !is_small(dtype, &sizes) {
+                    let weight = format!("{name}/{}", node.name);
+                    self.program.weight(&weight, dtype, &sizes, bytes)?;
+                    self.weights.insert((name, &node.name), self.program.weight_value(&weight)?);
+                }
+            }
+        }
+        Ok(())
+    }
+
     fn call(&mut self, node: &'g NodeDef, inputs: &[Item]) -> Result<Vec<Item>, Diagnostic> {
-        let (name, function) = self.callee(node)?;
+        let (name, function) = self.library.find(Attributes::new(node).function("f")?)?;
         if self.calls.contains(&name) {
             return Err(Diagnostic::new(Code::E1004, format!("the function `{name}` calls itself")));
         }
@@ -165,17 +209,43 @@ impl<'g> Lowering<'g> {
         self.calls.pop();
         items
     }
+}
 
-    fn callee(&self, node: &'g NodeDef) -> Result<(&'g str, &'g FunctionDef), Diagnostic> {
-        let name = Attributes::new(node).function("f")?;
-        let function = self.library.get(name);
-        let missing = || Diagnostic::new(Code::E1004, format!("the graph has no function `{}`", name.escape_debug()));
-        function.map(|&function| (name, function)).ok_or_else(missing)
+/// The functions that a node runs.
+fn callees(node: &NodeDef) -> Result<Vec<&str>, Diagnostic> {
+    let attrs = Attributes::new(node);
+    match &*node.op {
+        op if CALLS.contains(&op) => Ok(vec![attrs.function("f")?]),
+        op if control::OPS.contains(&op) => control::functions(op).iter().map(|name| attrs.function(name)).collect(),
+        _ => Ok(Vec::new()),
     }
 }
 
+/// The sizes that a small integer constant is.
+fn listed(dtype: DType, sizes: &[i64], bytes: &[u8]) -> Option<Sizes> {
+    let literal = Literal::dense(dtype, bytes);
+    let count = usize::try_from(sizes.iter().product::<i64>()).ok()?;
+    let dims = || (0..count).map(|i| Dim::from(literal.i64_at(i))).collect();
+    Sizes::admits(dtype, sizes).then(|| Sizes { dtype, dims: dims(), is_scalar: sizes.is_empty() })
+}
+
+/// Returns true for a constant that is part of the program.
+fn is_small(dtype: DType, sizes: &[i64]) -> bool {
+    sizes.iter().product::<i64>() <= if dtype.is_float() { MOST_LITERAL } else { MOST_INTEGERS }
+}
+
+/// The item of a constant that is no weight.
+pub(super) fn small_constant(b: &Emitter<'_>, node: &NodeDef) -> Result<Item, Diagnostic> {
+    let (dtype, sizes, bytes) = contents(Attributes::new(node).tensor("value")?)?;
+    if let Some(list) = listed(dtype, &sizes, &bytes) {
+        return Ok(Item::Sizes(list));
+    }
+    let dims: Vec<Dim> = sizes.iter().map(|&size| Dim::from(size)).collect();
+    b.constant(Literal::dense(dtype, &*bytes), &dims).map(Item::Tensor)
+}
+
 /// The results of a function, in the order of its signature.
-fn returned(body: &Body<'_>, function: &FunctionDef) -> Result<Vec<Edge>, Diagnostic> {
+pub(super) fn returned(body: &Body<'_>, function: &FunctionDef) -> Result<Vec<Edge>, Diagnostic> {
     let outputs = function.signature.iter().flat_map(|signature| &signature.output_arg);
     let edge = |name: &String| {
         let missing = || Diagnostic::new(Code::E1004, format!("the function returns no `{}`", name.escape_debug()));
@@ -184,7 +254,7 @@ fn returned(body: &Body<'_>, function: &FunctionDef) -> Result<Vec<Edge>, Diagno
     outputs.map(|output| edge(&output.name)).collect()
 }
 
-fn value_of(edge: Edge, arguments: &[Item], made: &HashMap<usize, Vec<Item>>) -> Result<Item, Diagnostic> {
+pub(super) fn value_of(edge: Edge, arguments: &[Item], made: &HashMap<usize, Vec<Item>>) -> Result<Item, Diagnostic> {
     let found = match edge {
         Edge::Argument(position) => arguments.get(position),
         Edge::Output { node, port } => made.get(&node).and_then(|items| items.get(port)),

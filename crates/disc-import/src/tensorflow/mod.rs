@@ -5,10 +5,12 @@
 //! effects, which a frozen graph does not have: nodes that are reached by them alone, such as
 //! assertions, are left out.
 mod attributes;
+mod control;
 mod graph;
 mod lower;
 mod messages;
 mod proto;
+mod region;
 mod row;
 mod rows;
 mod table;

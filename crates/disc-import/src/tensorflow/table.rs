@@ -1,7 +1,7 @@
 //! Lists the ops of TensorFlow that disc has, each with its row.
 use super::{
     row::Lower,
-    rows::{contraction, elementwise, index, normalize, reduce, resize, shape, slice, window},
+    rows::{contraction, elementwise, index, lists, normalize, reduce, resize, shape, slice, window},
 };
 use std::{collections::HashMap, sync::LazyLock};
 
@@ -10,6 +10,7 @@ const FAMILIES: &[&[(&str, Lower)]] = &[
     shape::ROWS,
     slice::ROWS,
     index::ROWS,
+    lists::ROWS,
     contraction::ROWS,
     window::ROWS,
     normalize::ROWS,

@@ -2,6 +2,7 @@
 pub(super) mod contraction;
 pub(super) mod elementwise;
 pub(super) mod index;
+pub(super) mod lists;
 pub(super) mod normalize;
 pub(super) mod reduce;
 pub(super) mod resize;
