@@ -26,11 +26,13 @@ pub(crate) fn read_at_most(file: impl Read, most: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// A text with its name in messages.
+/// A text with its name in messages, or a graph of TensorFlow.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Source {
     pub(crate) path: String,
     pub(crate) text: String,
+    /// The bytes of a model that is no text; else there are none.
+    pub(crate) graph: Vec<u8>,
 }
 
 impl Source {
@@ -48,15 +50,26 @@ impl Source {
         if let Some(error) = import::refuse_foreign(path, &bytes) {
             return Err(error);
         }
+        if import::is_graph(&bytes) {
+            return Ok(Self { path: path.into(), graph: bytes, ..Self::default() });
+        }
         let text = String::from_utf8(bytes).map_err(|e| {
             let at = e.utf8_error().valid_up_to();
             Diagnostic::new(Code::E0101, format!("{path} is not UTF-8 text: byte {at} is wrong"))
         })?;
-        Ok(Self { path: if path == "-" { "<stdin>".into() } else { path.into() }, text })
+        Ok(Self { path: if path == "-" { "<stdin>".into() } else { path.into() }, text, graph: Vec::new() })
+    }
+
+    /// Returns the bytes of the text or of the graph.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        if self.graph.is_empty() { self.text.as_bytes() } else { &self.graph }
     }
 
     /// Returns the format of the text: by its first word, else by the file's extension.
     pub(crate) fn format(&self) -> Format {
+        if !self.graph.is_empty() {
+            return Format::TensorFlow;
+        }
         let by_name = || if self.path.ends_with(".mlir") { Format::StableHlo } else { Format::Ir };
         import::format_of_text(&self.text).unwrap_or_else(by_name)
     }
@@ -79,7 +92,8 @@ impl Source {
     pub(crate) fn module(&self, stage: Option<Stage>) -> Result<(Module, Stage), Vec<Diagnostic>> {
         let module = match self.format() {
             Format::StableHlo => import::module_of_text(&self.text, Format::StableHlo)?,
-            Format::Ir | Format::TensorFlow => disc_ir::parse(&self.text)?,
+            Format::Ir => disc_ir::parse(&self.text)?,
+            Format::TensorFlow => import::module_of_graph(&self.path, &self.graph)?,
         };
         let stage = stage.unwrap_or_else(|| stage_of(&module));
         verify(&module, stage)?;

@@ -115,6 +115,19 @@ pub fn module_of_text(text: &str, format: Format) -> Result<Module, Vec<Diagnost
     }
 }
 
+/// Returns true for the bytes of a graph of TensorFlow.
+pub fn is_graph(bytes: &[u8]) -> bool {
+    tensorflow::begins_as_graph(bytes)
+}
+
+/// Reads a graph of TensorFlow, without the values of its weights.
+///
+/// # Errors
+/// As [`open`].
+pub fn module_of_graph(name: &str, bytes: &[u8]) -> Result<Module, Vec<Diagnostic>> {
+    tensorflow::read(name, Bytes::copy_from_slice(bytes), &[]).map(|imported| imported.module)
+}
+
 fn read(file: &File, options: &ImportOptions) -> Result<Model, Error> {
     let format = Format::of(file)?;
     match format {

@@ -46,7 +46,7 @@ pub(super) fn text(given: &CompileArguments, source: &Source) -> Result<Answer, 
 fn model(given: &CompileArguments, source: &Source) -> Result<Answer, Vec<Diagnostic>> {
     let import =
         ImportOptions { function: given.entry.clone(), dims: given.dim.iter().map(choice).collect(), ..Default::default() };
-    let mut program = import::from_bytes(&source.path, source.text.as_bytes(), &import).map_err(diagnostics)?.program;
+    let mut program = import::from_bytes(&source.path, source.bytes(), &import).map_err(diagnostics)?.program;
     if program.weights.is_empty() {
         // IR text in a wrapper of MLIR has weights without values.
         program.weights = weights(&program.module, given)?;

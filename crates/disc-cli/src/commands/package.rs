@@ -74,7 +74,7 @@ pub(super) fn program(path: &str) -> Result<Source, Vec<Diagnostic>> {
         let error = Diagnostic::new(Code::E0904, format!("{path} holds no program, it was written without: ir=False"));
         vec![error.help("write it with ir=True, or give the program")]
     })?;
-    Ok(Source { path: path.into(), text: text.into() })
+    Ok(Source { path: path.into(), text: text.into(), ..Source::default() })
 }
 
 /// Returns the entry of this name; by default the only one, or `main`.
