@@ -23,7 +23,7 @@ WITHOUT_LLVM := disc-abi disc-options disc-import disc-ir disc-filetests disc-pa
 WITH_LLVM := disc-llvm disc disc-cli
 PACKAGES = $(addprefix --package ,$(1))
 
-.PHONY: help setup demo examples zoo test test-heavy test-simt test-aarch64 test-peer fuzz test-serving bench bench-gpu lint fmt wheel capi develop checks test-rust test-python clean-python sdist charts docs
+.PHONY: help setup demo examples zoo test test-tensorflow test-heavy test-simt test-aarch64 test-peer fuzz test-serving bench bench-gpu lint fmt wheel capi develop checks test-rust test-python clean-python sdist charts docs
 
 help: ## say what the targets do
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -125,6 +125,9 @@ checks:
 test-rust:
 	@$(STEP) run "tests without LLVM" cargo test $(call PACKAGES,$(WITHOUT_LLVM)) --features disc-ral/cuda
 	@$(STEP) run "tests with LLVM" cargo test $(call PACKAGES,$(WITH_LLVM))
+
+test-tensorflow: develop ## run the tests of the TensorFlow front end, in an environment that has TensorFlow (DISC_TENSORFLOW, 2.21.0)
+	@$(STEP) run "TensorFlow" scripts/test_tensorflow.sh $(PYTEST_ARGS)
 
 develop: setup
 	@$(STEP) run "Python extension" scripts/develop.sh

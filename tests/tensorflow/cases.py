@@ -63,7 +63,7 @@ def _unary() -> Iterator[Case]:
     ):
         types = ("float32", "float64")
         yield Case(op, lambda x, op=op: getattr(raw, op)(x=x), types=types, low=low, high=high)
-    for op in "Abs Neg Sign Square".split():
+    for op in ["Abs", "Neg", "Sign", "Square"]:
         yield Case(op, lambda x, op=op: getattr(raw, op)(x=x), types=(*FLOATS, *INTEGERS))
     for op, name in (("Relu", "features"), ("Relu6", "features"), ("ZerosLike", "x"), ("OnesLike", "x")):
         yield Case(op, lambda x, op=op, name=name: getattr(raw, op)(**{name: x}), types=ALL)
@@ -85,29 +85,29 @@ def _binary() -> Iterator[Case]:
     arithmetic = "Add AddV2 Sub Mul Maximum Minimum SquaredDifference"
     for op in arithmetic.split():
         for shapes in (both, wide, scalar):
-            function = lambda x, y, op=op: getattr(raw, op)(x=x, y=y)  # noqa: E731
+            function = lambda x, y, op=op: getattr(raw, op)(x=x, y=y)
             yield Case(f"{op} {len(shapes[1])}", function, shapes, (*FLOATS, *INTEGERS))
-    for op in "Equal NotEqual Less LessEqual Greater GreaterEqual".split():
-        function = lambda x, y, op=op: getattr(raw, op)(x=x, y=y)  # noqa: E731
+    for op in ["Equal", "NotEqual", "Less", "LessEqual", "Greater", "GreaterEqual"]:
+        function = lambda x, y, op=op: getattr(raw, op)(x=x, y=y)
         yield Case(op, function, wide, (*FLOATS, *INTEGERS, *SMALL))
-    for op in "RealDiv Xdivy DivNoNan MulNoNan Mod FloorMod FloorDiv".split():
+    for op in ["RealDiv", "Xdivy", "DivNoNan", "MulNoNan", "Mod", "FloorMod", "FloorDiv"]:
         types = ("float32", "float64")
         yield Case(op, lambda x, y, op=op: getattr(raw, op)(x=x, y=y), wide, types)
     yield Case("Atan2", lambda x, y: tf.atan2(x, y), wide, ("float32", "float64"))
     yield Case("NextAfter", lambda x, y: tf.math.nextafter(x, y), wide, ("float32", "float64"))
-    for op in "FloorDiv FloorMod TruncateDiv TruncateMod Div Mod".split():
-        function = lambda x, y, op=op: getattr(raw, op)(x=x, y=y + 7)  # noqa: E731
+    for op in ["FloorDiv", "FloorMod", "TruncateDiv", "TruncateMod", "Div", "Mod"]:
+        function = lambda x, y, op=op: getattr(raw, op)(x=x, y=y + 7)
         yield Case(f"{op} integers", function, wide, INTEGERS)
-    for op in "Pow Xlogy Xlog1py Zeta Polygamma".split():
+    for op in ["Pow", "Xlogy", "Xlog1py", "Zeta", "Polygamma"]:
         low = 1.5 if op in ("Zeta", "Polygamma") else 0.1
         names = {"Zeta": ("x", "q"), "Polygamma": ("a", "x")}.get(op, ("x", "y"))
-        function = lambda x, y, op=op, names=names: getattr(raw, op)(  # noqa: E731
+        function = lambda x, y, op=op, names=names: getattr(raw, op)(
             **{names[0]: tf.floor(x) if op == "Polygamma" else x, names[1]: y}
         )
         yield Case(op, function, wide, ("float32", "float64"), low=low, high=4, tolerance=8)
-    for op in "BitwiseAnd BitwiseOr BitwiseXor".split():
+    for op in ["BitwiseAnd", "BitwiseOr", "BitwiseXor"]:
         yield Case(op, lambda x, y, op=op: getattr(raw, op)(x=x, y=y), wide, (*INTEGERS, *SMALL))
-    for op in "LogicalAnd LogicalOr".split():
+    for op in ["LogicalAnd", "LogicalOr"]:
         yield Case(op, lambda x, y, op=op: getattr(raw, op)(x=x, y=y), wide, ("bool",))
     yield Case("AddN", lambda x, y: raw.AddN(inputs=[x, y, x]), both, (*FLOATS, *INTEGERS))
     yield Case("BiasAdd", lambda x, y: raw.BiasAdd(value=x, bias=y), (("N", 3, 4), (4,)), FLOATS)
@@ -117,9 +117,7 @@ def _binary() -> Iterator[Case]:
         (("N", 4, "M", 2), (4,)),
     )
     yield Case("SelectV2", lambda x, y: tf.where(x > y, x, y * 2), wide, FLOATS)
-    yield Case(
-        "Select", lambda x, y: raw.Select(condition=y > 0, x=x, y=x * 3), (("N", 4), ("N",)), FLOATS
-    )
+    yield Case("Select", lambda x, y: raw.Select(condition=y > 0, x=x, y=x * 3), (("N", 4), ("N",)), FLOATS)
 
 
 def _shapes() -> Iterator[Case]:
@@ -127,7 +125,9 @@ def _shapes() -> Iterator[Case]:
     yield Case("Shape i64", lambda x: tf.shape(x, out_type=tf.int64)[1:])
     yield Case("Size and Rank", lambda x: tf.size(x) + tf.rank(x))
     yield Case("Reshape flat", lambda x: tf.reshape(x, [-1]), types=ALL)
-    yield Case("Reshape heads", lambda x: tf.reshape(x, [tf.shape(x)[0], tf.shape(x)[1], 2, -1]), (("N", "M", 6),))
+    yield Case(
+        "Reshape heads", lambda x: tf.reshape(x, [tf.shape(x)[0], tf.shape(x)[1], 2, -1]), (("N", "M", 6),)
+    )
     yield Case("Reshape merged", lambda x: tf.reshape(x, tf.stack([tf.shape(x)[0] * 4, tf.shape(x)[2]])))
     yield Case("ExpandDims", lambda x: tf.expand_dims(tf.expand_dims(x, -1), 1))
     yield Case("Squeeze", lambda x: tf.squeeze(tf.expand_dims(x, 1), 1))
@@ -170,19 +170,41 @@ def _shapes() -> Iterator[Case]:
     yield Case("SpaceToDepth", lambda x: tf.nn.space_to_depth(x, 2), (("N", 4, 6, 3),))
     yield Case("DepthToSpace", lambda x: tf.nn.depth_to_space(x, 2), (("N", "M", 6, 8),))
     yield Case("EnsureShape", lambda x: tf.ensure_shape(x, [None, 4, None]))
-    yield Case("sizes", lambda x: tf.ones([tf.reduce_prod(tf.shape(x)[:2]), tf.maximum(tf.shape(x)[2] // 2, 1)]))
-    yield Case("a choice", lambda x: tf.reshape(x, tf.where(tf.constant([True, False, True]), tf.shape(x), [9, 4, 9])))
+    yield Case(
+        "sizes", lambda x: tf.ones([tf.reduce_prod(tf.shape(x)[:2]), tf.maximum(tf.shape(x)[2] // 2, 1)])
+    )
+    yield Case(
+        "a choice",
+        lambda x: tf.reshape(x, tf.where(tf.constant([True, False, True]), tf.shape(x), [9, 4, 9])),
+    )
 
 
 def _index() -> Iterator[Case]:
     index = {1: "int32"}
     inside = {"low": 0, "high": 3}
     yield Case("Gather", lambda x, i: tf.gather(x, i), ((4, "M"), ("N",)), FLOATS, fixed=index, **inside)
-    yield Case("Gather axis", lambda x, i: tf.gather(x, i, axis=1), (("N", 4, "M"), (2, 3)), fixed=index, **inside)
-    yield Case("Gather batch", lambda x, i: tf.gather(x, i, batch_dims=1), (("N", 4, "M"), ("N", 3)), fixed=index, **inside)
-    yield Case("GatherNd", lambda x, i: tf.gather_nd(x, i), ((4, 3, "M"), ("N", 2)), fixed=index, low=0, high=2)
+    yield Case(
+        "Gather axis", lambda x, i: tf.gather(x, i, axis=1), (("N", 4, "M"), (2, 3)), fixed=index, **inside
+    )
+    yield Case(
+        "Gather batch",
+        lambda x, i: tf.gather(x, i, batch_dims=1),
+        (("N", 4, "M"), ("N", 3)),
+        fixed=index,
+        **inside,
+    )
+    yield Case(
+        "GatherNd", lambda x, i: tf.gather_nd(x, i), ((4, 3, "M"), ("N", 2)), fixed=index, low=0, high=2
+    )
     yield Case("OneHot", lambda x: tf.one_hot(x, 5), (("N", "M"),), INTEGERS, low=-1, high=6)
-    yield Case("OneHot first", lambda x: tf.one_hot(x, 5, 2.0, -1.0, axis=0), (("N", "M"),), ("int32",), low=0, high=5)
+    yield Case(
+        "OneHot first",
+        lambda x: tf.one_hot(x, 5, 2.0, -1.0, axis=0),
+        (("N", "M"),),
+        ("int32",),
+        low=0,
+        high=5,
+    )
     yield Case("TopKV2", lambda x: tf.math.top_k(x, 3)[0], (("N", 7),), ("float32", "int32"))
     yield Case("TopKV2 places", lambda x: tf.math.top_k(x, 3)[1], (("N", 7),))
     yield Case("ArgMax", lambda x: tf.argmax(x, 1), types=(*FLOATS, "int32"))
@@ -206,7 +228,9 @@ def _contractions() -> Iterator[Case]:
     yield Case("BatchMatMulV2 turned", lambda x, y: tf.matmul(x, y, transpose_b=True), turned, tolerance=4)
     heads = (("N", "M", 2, 3), ("N", "M", 2, 3))
     yield Case("Einsum", lambda x, y: tf.einsum("bqhd,bkhd->bhqk", x, y), heads, tolerance=4)
-    yield Case("Einsum ellipsis", lambda x, y: tf.einsum("...i,ij->...j", x, y), (("N", "M", 6), (6, 3)), tolerance=4)
+    yield Case(
+        "Einsum ellipsis", lambda x, y: tf.einsum("...i,ij->...j", x, y), (("N", "M", 6), (6, 3)), tolerance=4
+    )
 
 
 def _windows() -> Iterator[Case]:
@@ -215,28 +239,44 @@ def _windows() -> Iterator[Case]:
     for padding in ("SAME", "VALID"):
         for strides in (1, 2, [3, 1]):
             name = f"Conv2D {padding} {strides}"
-            function = lambda x, w, s=strides, p=padding: tf.nn.conv2d(x, w, s, p)  # noqa: E731
+            function = lambda x, w, s=strides, p=padding: tf.nn.conv2d(x, w, s, p)
             yield Case(name, function, (image, filters), sizes=big, tolerance=8)
-        function = lambda x, w, p=padding: tf.nn.conv2d(x, w, 1, p, dilations=2)  # noqa: E731
+        function = lambda x, w, p=padding: tf.nn.conv2d(x, w, 1, p, dilations=2)
         yield Case(f"Conv2D dilated {padding}", function, (image, filters), sizes=big[:3], tolerance=8)
         for strides in (1, 2):
-            function = lambda x, w, s=strides, p=padding: tf.nn.depthwise_conv2d(x, w, [1, s, s, 1], p)  # noqa: E731
-            yield Case(f"Depthwise {padding} {strides}", function, (image, (3, 3, 3, 2)), sizes=big, tolerance=8)
+            function = lambda x, w, s=strides, p=padding: tf.nn.depthwise_conv2d(x, w, [1, s, s, 1], p)
+            yield Case(
+                f"Depthwise {padding} {strides}", function, (image, (3, 3, 3, 2)), sizes=big, tolerance=8
+            )
         for kernel, strides in ((2, 2), (3, 2), (3, 1)):
             for op in ("MaxPool", "AvgPool"):
-                function = lambda x, o=op, k=kernel, s=strides, p=padding: getattr(raw, o)(  # noqa: E731
+                function = lambda x, o=op, k=kernel, s=strides, p=padding: getattr(raw, o)(
                     **{"input" if o == "MaxPool" else "value": x},
                     ksize=[1, k, k, 1],
                     strides=[1, s, s, 1],
                     padding=p,
                 )
-                yield Case(f"{op} {padding} {kernel}{strides}", function, (image,), ("float32", "float16"), sizes=big)
+                yield Case(
+                    f"{op} {padding} {kernel}{strides}", function, (image,), ("float32", "float16"), sizes=big
+                )
     explicit = [[0, 0], [1, 2], [2, 1], [0, 0]]
-    yield Case("Conv2D explicit", lambda x, w: tf.nn.conv2d(x, w, 2, explicit), (image, filters), sizes=big, tolerance=8)
-    grouped = lambda x, w: tf.nn.conv2d(x, w, 1, "SAME")  # noqa: E731
+    yield Case(
+        "Conv2D explicit",
+        lambda x, w: tf.nn.conv2d(x, w, 2, explicit),
+        (image, filters),
+        sizes=big,
+        tolerance=8,
+    )
+    grouped = lambda x, w: tf.nn.conv2d(x, w, 1, "SAME")
     yield Case("Conv2D fixed", grouped, ((2, 8, 9, 3), filters), tolerance=8)
-    yield Case("Conv3D", lambda x, w: tf.nn.conv3d(x, w, [1, 1, 2, 1, 1], "SAME"), (("N", 4, "M", 5, 3), (2, 3, 2, 3, 4)), sizes=big, tolerance=8)
-    turned = lambda x, w: tf.nn.conv2d_transpose(  # noqa: E731
+    yield Case(
+        "Conv3D",
+        lambda x, w: tf.nn.conv3d(x, w, [1, 1, 2, 1, 1], "SAME"),
+        (("N", 4, "M", 5, 3), (2, 3, 2, 3, 4)),
+        sizes=big,
+        tolerance=8,
+    )
+    turned = lambda x, w: tf.nn.conv2d_transpose(
         x, w, tf.stack([tf.shape(x)[0], tf.shape(x)[1] * 2, 18, 4]), 2, "SAME"
     )
     yield Case("Conv2DBackpropInput", turned, (image, (3, 3, 4, 3)), sizes=big, tolerance=8)
@@ -251,12 +291,14 @@ def _resizes() -> Iterator[Case]:
     ):
         for align, half in ((False, True), (False, False), (True, False)):
             for size in ([5, 13], [18, 4]):
-                function = lambda x, o=op, s=size, a=align, h=half: getattr(raw, o)(  # noqa: E731
+                function = lambda x, o=op, s=size, a=align, h=half: getattr(raw, o)(
                     images=x, size=s, align_corners=a, half_pixel_centers=h
                 )
                 yield Case(f"{op} {align:d}{half:d} {size}", function, image, kinds, sizes=big, tolerance=16)
-        grown = lambda x, o=op: getattr(raw, o)(  # noqa: E731
-            images=x, size=tf.shape(x)[1:3] * 2, half_pixel_centers=True
+        grown = (
+            lambda x, o=op: getattr(raw, o)(
+                images=x, size=tf.shape(x)[1:3] * 2, half_pixel_centers=True
+            )
         )
         yield Case(f"{op} doubled", grown, image, sizes=big, tolerance=16)
 
@@ -264,26 +306,44 @@ def _resizes() -> Iterator[Case]:
 def _norms() -> Iterator[Case]:
     yield Case("Softmax", lambda x: tf.nn.softmax(x), types=FLOATS)
     yield Case("LogSoftmax", lambda x: tf.nn.log_softmax(x), types=("float32", "float64"), tolerance=4)
-    norm = lambda x, s, o, m, v: raw.FusedBatchNormV3(  # noqa: E731
+    norm = lambda x, s, o, m, v: raw.FusedBatchNormV3(
         x=x, scale=s, offset=o, mean=m, variance=v * v + 0.5, epsilon=1e-3, is_training=False
     )[0]
     yield Case("FusedBatchNormV3", norm, (("N", "M", 3, 4), (4,), (4,), (4,), (4,)), tolerance=4)
-    for op, options in (("mean", {}), ("sum", {}), ("max", {}), ("min", {}), ("prod", {}), ("euclidean_norm", {})):
+    for op, options in (
+        ("mean", {}),
+        ("sum", {}),
+        ("max", {}),
+        ("min", {}),
+        ("prod", {}),
+        ("euclidean_norm", {}),
+    ):
         types = FLOATS if op in ("mean", "sum", "max", "min") else ("float32", "float64")
-        function = lambda x, op=op: getattr(tf, f"reduce_{op}")(x, [1]) if op != "euclidean_norm" else tf.math.reduce_euclidean_norm(x, [1])  # noqa: E731, E501
+        function = lambda x, op=op: (
+            getattr(tf, f"reduce_{op}")(x, [1])
+            if op != "euclidean_norm"
+            else tf.math.reduce_euclidean_norm(x, [1])
+        )
         yield Case(f"reduce {op}", function, types=types, tolerance=4)
-    yield Case("reduce kept", lambda x: tf.reduce_sum(x, [-1, 0], keepdims=True), types=("float32", "int32"), tolerance=4)
+    yield Case(
+        "reduce kept",
+        lambda x: tf.reduce_sum(x, [-1, 0], keepdims=True),
+        types=("float32", "int32"),
+        tolerance=4,
+    )
     yield Case("reduce all", lambda x: tf.reduce_mean(x), (("N", 4, "M"),), tolerance=4)
     yield Case("All", lambda x: tf.reduce_all(x, 1), types=("bool",))
     yield Case("Any", lambda x: tf.reduce_any(x, 1), types=("bool",))
     yield Case("L2Loss", lambda x: tf.nn.l2_loss(x), tolerance=4)
-    moments = lambda x: tf.nn.batch_normalization(x, *tf.nn.moments(x, [-1], keepdims=True), 0.5, 2.0, 1e-5)  # noqa: E731
+    moments = lambda x: tf.nn.batch_normalization(x, *tf.nn.moments(x, [-1], keepdims=True), 0.5, 2.0, 1e-5)
     yield Case("moments", moments, (("N", "M", 8),), tolerance=16)
 
 
 def _doubled(x):
     return tf.while_loop(
-        lambda i, y: tf.reduce_sum(y) < 100.0, lambda i, y: (i + 1, y * 2.0), (tf.constant(0), tf.abs(x) + 1.0)
+        lambda i, y: tf.reduce_sum(y) < 100.0,
+        lambda i, y: (i + 1, y * 2.0),
+        (tf.constant(0), tf.abs(x) + 1.0),
     )[1]
 
 
@@ -330,4 +390,14 @@ def _control() -> Iterator[Case]:
         yield Case(kind, _cell(kind), (("N", "M", 4),), sizes=filled, tolerance=4)
 
 
-CASES = [*_unary(), *_binary(), *_shapes(), *_index(), *_contractions(), *_windows(), *_resizes(), *_norms(), *_control()]
+CASES = [
+    *_unary(),
+    *_binary(),
+    *_shapes(),
+    *_index(),
+    *_contractions(),
+    *_windows(),
+    *_resizes(),
+    *_norms(),
+    *_control(),
+]

@@ -51,6 +51,7 @@ fn generated(root: &Path) -> Result<Vec<Generated>> {
         file("python/disc/core/option_fields.py", disc_options::render::python_fields()),
         file("crates/disc-capi/include/disc.h", capi::header(root)?),
         file("docs/compositions.md", disc_import::compose::docs()),
+        file("docs/coverage-tensorflow.md", disc_import::tensorflow::docs()),
         file("docs/errors.md", disc_ir::diag::docs()),
         file("docs/ops.md", disc_ir::ops::docs()),
         file("docs/passes.md", disc_passes::docs()),

@@ -155,6 +155,7 @@ pub(crate) const PACKAGES: &[Package] = &[
     package("torch.module", "The compiled module: its forms of call, and what serves each of them."),
     package("torch.files", "Writes packages; reads models of torch from files."),
     package("torch.coverage", "Writes docs/coverage-torch.md: the overloads of torch that are compiled."),
+    package("tensorflow", "The front end for TensorFlow: traces, freezes, and hands graphs to crates/disc-import."),
     package("torch", "The front end for PyTorch, of the packages above."),
 ];
 
@@ -180,6 +181,7 @@ pub(crate) const TEST_FOLDERS: &[TestFolder] = &[
     tests("tests/torch/compile", "python/disc/torch/compile: graphs of dynamo, training"),
     tests("tests/torch/devices", "python/disc/torch/devices, crates/disc-simt, crates/disc-fake-cuda"),
     tests("tests/torch/models", "whole models, compared with eager"),
+    tests("tests/tensorflow", "python/disc/tensorflow, crates/disc-import/src/tensorflow; in an environment that has TensorFlow"),
     tests("tests/native", "crates/disc-python: the extension module by itself"),
     tests("tests/compiler", "crates/disc, crates/disc-passes, crates/disc-codegen: kernels, memory and versions of models"),
     tests("tests/packages", "crates/disc-ral, crates/disc-capi: packages and the programs that run them"),

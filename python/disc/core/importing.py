@@ -39,7 +39,16 @@ def export(
     rows, facts = _read(dims)
     cache = extension.cache_for(options)
     return extension.import_package(
-        model, path, options, rows, facts, list((outputs or {}).items()), target_names(target), ir, prepared, cache
+        model,
+        path,
+        options,
+        rows,
+        facts,
+        list((outputs or {}).items()),
+        target_names(target),
+        ir,
+        prepared,
+        cache,
     )
 
 

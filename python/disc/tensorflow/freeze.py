@@ -90,7 +90,9 @@ def frozen(concrete) -> Frozen:
 
     def flatten(args: tuple, kwargs: dict) -> list:
         if kwargs and set(kwargs) != set(names):
-            raise Error(f"expected the arguments {', '.join(names) or 'by position'}, got {', '.join(kwargs)}")
+            raise Error(
+                f"expected the arguments {', '.join(names) or 'by position'}, got {', '.join(kwargs)}"
+            )
         return [leaf for leaf in tf.nest.flatten((args, kwargs)) if leaf is not None]
 
     def pack(values: list) -> Any:
@@ -110,4 +112,8 @@ def frozen(concrete) -> Frozen:
 def _is_flat(structure: Any, count: int) -> bool:
     """Returns true for a dict of ``count`` tensors by name."""
     is_named = isinstance(structure, dict) and all(isinstance(key, str) for key in structure)
-    return is_named and len(structure) == count and not any(isinstance(x, (dict, list, tuple)) for x in structure.values())
+    return (
+        is_named
+        and len(structure) == count
+        and not any(isinstance(x, (dict, list, tuple)) for x in structure.values())
+    )

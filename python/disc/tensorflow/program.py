@@ -46,4 +46,3 @@ class Program(Imported):
 
     def __repr__(self) -> str:
         return f"<disc.tensorflow.Program {self.name}>"
-

@@ -1,7 +1,7 @@
 //! Emits ops that rearrange elements: they change the position, not the value.
 use super::{Elements, condition::Condition};
 use crate::kernel::{Index, KernelBuilder, compute_dtype};
-use disc_ir::{Attr, Dim, Inst, OpKind, Value, dim::DimView};
+use disc_ir::{Attr, Dim, Inst, Literal, OpKind, Value, dim::DimView};
 use disc_kernel_macros::expr;
 use disc_passes::analysis::query::Query;
 
@@ -52,7 +52,7 @@ impl Elements<'_> {
         assert!(literal.splat || literal.stored_len() == 1, "larger constants are weights by now");
         let to = compute_dtype(literal.dtype);
         if to == literal.dtype {
-            return kb.constant(literal.clone(), 1);
+            return kb.constant(Literal::splat(literal.dtype, &literal.bytes), 1);
         }
         kb.float(to, literal.f64_at(0), 1)
     }

@@ -16,7 +16,7 @@ mod rows;
 mod table;
 mod types;
 
-pub use table::ops;
+pub use table::docs;
 
 use crate::program::Imported;
 use bytes::Bytes;
