@@ -1,5 +1,5 @@
-"""Every op that disc imports, beside TensorFlow: types, static, partly open and open sizes, sizes of
-0 and 1.
+"""Every op that disc imports, beside TensorFlow: types, static, partly open and open sizes, sizes
+of 0 and 1.
 """
 
 from __future__ import annotations

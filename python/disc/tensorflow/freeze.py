@@ -37,7 +37,10 @@ def tensorflow():
     except ModuleNotFoundError as error:
         if error.name != "tensorflow":
             raise
-        raise Error("disc.tensorflow needs TensorFlow, which is not installed", code="E0701") from error
+        raise Error(
+            "disc.tensorflow needs TensorFlow, which is not installed here",
+            help="pip install tensorflow-cpu; disc.load runs packages without it",
+        ) from error
 
 
 def concrete(function: Callable, example: tuple):

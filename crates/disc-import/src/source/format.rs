@@ -1,6 +1,6 @@
 //! Tells the format of a model by its contents, then by the extension of its file.
 use super::File;
-use crate::tensorflow;
+use crate::tensorflow::begins_as_graph;
 use disc_ir::{Code, Diagnostic};
 use std::path::Path;
 
@@ -24,7 +24,7 @@ impl Format {
         if let Some(format) = Self::of_text(&file.bytes) {
             return Ok(format);
         }
-        if tensorflow::begins_as_graph(&file.bytes) {
+        if begins_as_graph(&file.bytes) {
             return Ok(Format::TensorFlow);
         }
         match looks_like(&file.bytes) {

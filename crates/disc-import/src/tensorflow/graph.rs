@@ -12,7 +12,7 @@ pub(super) struct Body<'g> {
     arguments: Option<Vec<&'g str>>,
 }
 
-/// What an input of a node is.
+/// The source of an input of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Edge {
     /// An argument of the function, by position.

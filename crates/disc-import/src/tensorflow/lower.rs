@@ -154,8 +154,8 @@ impl<'g> Lowering<'g> {
         self.program.input(&node.name, dtype, dims).map(Item::Tensor)
     }
 
-    /// A small integer constant is a list of sizes, another small one a part of the program, a large
-    /// one a weight.
+    /// Reads a constant: a small one of integers is a list of sizes, another small one a part of the
+    /// program, a large one a weight.
     fn constant(&mut self, node: &NodeDef) -> Result<Item, Diagnostic> {
         let (dtype, sizes, bytes) = contents(Attributes::new(node).tensor("value")?)?;
         if let Some(list) = listed(dtype, &sizes, &bytes) {

@@ -2,8 +2,8 @@
 //!
 //! [`read`] takes the bytes of a graph. Its inputs are the placeholders, its outputs are named, or
 //! are all results that no node reads. Functions of the library are inlined. Control inputs order
-//! effects, which a frozen graph does not have: nodes that are reached by them alone, such as
-//! assertions, are left out.
+//! effects, which a frozen graph does not have: nodes that only they reach, such as assertions, are
+//! left out.
 mod attributes;
 mod control;
 mod graph;

@@ -16,7 +16,7 @@ use std::collections::HashMap;
 /// Large constants of the bodies, by function and node: values of the graph.
 pub(super) type Weights<'g> = HashMap<(&'g str, &'g str), Value>;
 
-/// What bodies need of the graph around them.
+/// The parts of the graph that bodies need.
 pub(super) struct Region<'r, 'g> {
     pub(super) library: &'r Library<'g>,
     pub(super) weights: &'r Weights<'g>,

@@ -9,7 +9,7 @@ use disc_ir::{Code, Diagnostic, Dim, OpKind, Value};
 
 pub(super) type Items = Result<Vec<Item>, Diagnostic>;
 
-/// How an op is lowered.
+/// The lowering of an op.
 #[derive(Clone, Copy)]
 pub(super) enum Lower {
     /// The element-wise op, on inputs that broadcast.
