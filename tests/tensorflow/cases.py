@@ -36,7 +36,7 @@ class Case:
     tolerance: float = 1.0
 
 
-def _unary() -> Iterator[Case]:
+def unary() -> Iterator[Case]:
     floats = (
         "Ceil Cos Cosh Erf Erfc Exp Expm1 Floor IsFinite IsInf IsNan Rint Sigmoid Sin Sinh "
         "Softsign Tan Tanh Atan Asinh Elu Selu Softplus BesselI1e"
@@ -81,7 +81,7 @@ def _unary() -> Iterator[Case]:
     yield Case("ClipByValue", lambda x: raw.ClipByValue(t=x, clip_value_min=-1.0, clip_value_max=1.5))
 
 
-def _binary() -> Iterator[Case]:
+def binary() -> Iterator[Case]:
     both = (("N", 4, "M"), ("N", 4, "M"))
     wide = (("N", 4, "M"), (4, 1))
     scalar = (("N", 4, "M"), ())
@@ -383,8 +383,8 @@ def _control() -> Iterator[Case]:
 
 
 CASES = [
-    *_unary(),
-    *_binary(),
+    *unary(),
+    *binary(),
     *_shapes(),
     *_index(),
     *_contractions(),

@@ -8,7 +8,7 @@ import disc.tensorflow
 import numpy as np
 import pytest
 import tensorflow as tf
-from cases import CASES
+from cases import CASES, binary, unary
 
 #: The greatest relative error of one op, by type.
 BOUNDS = {"float32": 8e-6, "float64": 4e-13, "float16": 8e-3, "bfloat16": 6.4e-2}
@@ -85,3 +85,35 @@ def compare(got, expected, tolerance, dtype):
         return
     left, right = (tf.cast(x, tf.float64).numpy() for x in (got, expected))
     np.testing.assert_allclose(left, right, rtol=bound * tolerance, atol=bound * tolerance)
+
+
+#: NaN, infinities, zeros and numbers near the ends of the range.
+SPECIAL = [np.nan, np.inf, -np.inf, 0.0, -0.0, 1.0, -1.0, 0.5, -2.5, 3e38, -3e38, 2.5, 1e-30]
+#: Where TensorFlow's rewrites reorder sums, and functions whose domains it treats apart.
+APART = ("AddN", "BiasAdd", "BiasAdd NCHW", "Select", "Zeta", "Polygamma", "FloorDiv")
+
+
+def elementwise():
+    families = ("Cast", "Identity", "Select")
+    for case in (*unary(), *binary()):
+        if case.types[0] == "float32" and case.name not in APART and not case.name.startswith(families):
+            yield pytest.param(case, id=case.name)
+
+
+@pytest.mark.parametrize("case", elementwise())
+def test_nan_and_infinities_are_as_in_tensorflow(case):
+    pairs = np.repeat(SPECIAL, len(SPECIAL)), np.tile(SPECIAL, len(SPECIAL))
+    inputs = [tf.constant(x.reshape(len(SPECIAL), -1), tf.float32) for x in pairs[: len(case.shapes)]]
+    function = tf.function(case.function)
+    function = function.get_concrete_function(*(tf.TensorSpec([None, None], tf.float32) for _ in inputs))
+    got, expected = (tf.nest.flatten(f(*inputs))[0] for f in (disc.tensorflow.optimize(function), function))
+    np.testing.assert_allclose(got, expected, rtol=2e-5, atol=1e-37)
+
+
+@pytest.mark.parametrize("find", [tf.argmax, tf.argmin])
+def test_positions_pass_over_nan(find):
+    n, i = np.nan, np.inf
+    rows = [[1, n, 3, n], [n, n, n, n], [-i, n, i, 0], [n, -i, i, 2], [0, -0.0, 0, 1]]
+    x = tf.constant(rows, tf.float32)
+    fast = disc.tensorflow.optimize(tf.function(lambda x: find(x, 1)), tf.TensorSpec([None, None]))
+    np.testing.assert_array_equal(fast(x), find(x, 1))

@@ -19,7 +19,7 @@ pub(in super::super) const ROWS: &[(&str, Lower)] = &[
     ("Ceil", Lower::Map(OpKind::Ceil)),
     ("Cos", Lower::Map(OpKind::Cosine)),
     ("Cosh", Lower::Map(OpKind::Cosh)),
-    ("Digamma", Lower::Map(OpKind::Digamma)),
+    ("Digamma", Lower::Row(digamma)),
     ("Erf", Lower::Map(OpKind::Erf)),
     ("Erfc", Lower::Map(OpKind::Erfc)),
     ("Erfinv", Lower::Map(OpKind::ErfInv)),
@@ -128,6 +128,13 @@ fn negate(row: &Row<'_, '_>) -> Items {
         Some([only]) => sizes(Sizes { dims: only.dims.iter().map(|dim| -dim).collect(), ..(*only).clone() }),
         _ => one(row.b.neg(row.tensor(0)?)?),
     }
+}
+
+/// The digamma function, NaN at 0, where it has no limit.
+fn digamma(row: &Row<'_, '_>) -> Items {
+    let (b, x) = (row.b, row.tensor(0)?);
+    let nan = b.full(f64::NAN, &[], b.dtype(x))?;
+    one(b.select(b.compare("EQ", x, 0)?, nan, b.op(OpKind::Digamma, &[x])?)?)
 }
 
 fn round(row: &Row<'_, '_>) -> Items {

@@ -132,6 +132,13 @@ fn arg_min(row: &Row<'_, '_>) -> Items {
 fn arg_extreme(row: &Row<'_, '_>, which: Extreme) -> Items {
     let (b, x) = (row.b, row.tensor(0)?);
     let axis = row.axis(row.number(1)?, b.rank(x))? as i64;
+    // NaN is never found, unless there is nothing else: the first position then.
+    let x = if b.dtype(x).is_float() {
+        let least = if which == Extreme::Maximum { f64::NEG_INFINITY } else { f64::INFINITY };
+        b.select(b.is_nan(x)?, b.full(least, &[], b.dtype(x))?, x)?
+    } else {
+        x
+    };
     let place = first(ArgExtreme { x, axis: Some(axis), which, keep: false }.emit(b)?)?;
     one(b.convert(place, row.attrs.dtype_or("output_type", DType::I64)?)?)
 }
