@@ -10,6 +10,7 @@ use disc_ir::{
     build::{Builder, LazySolver},
     dim::Fact,
     graph::Weight as Declared,
+    text::limits::fits,
 };
 use std::collections::{HashMap, HashSet};
 
@@ -61,14 +62,17 @@ impl ProgramBuilder {
     /// Adds an input under the file's name.
     ///
     /// # Errors
-    /// E1002: its name or rank is beyond the limit. E1004: there is an input of this name.
+    /// E1002: its name or rank is beyond the limit. E1004: there is an input of this name. E1006:
+    /// sizes that no tensor has.
     pub fn input(&mut self, name: &str, dtype: DType, dims: Vec<Dim>) -> Result<Value, Diagnostic> {
         NAME.check(name.len())?;
         about(RANK, dims.len(), name)?;
         if self.inputs.iter().any(|known| known == name) {
             return Err(Diagnostic::new(Code::E1004, format!("there are two inputs `{}`", shown(name))));
         }
-        let value = self.function.add_argument(self.function.body, Type::tensor(dims, dtype));
+        let ty = Type::tensor(dims, dtype);
+        representable(&ty).map_err(|error| error.note(format!("of the input `{}`", shown(name))))?;
+        let value = self.function.add_argument(self.function.body, ty);
         let word = self.words.word(name);
         self.function.set_name(value, word);
         self.inputs.push(name.to_owned());
@@ -133,8 +137,8 @@ impl ProgramBuilder {
     /// Emits the ops of a node; they have its place in the file as their origin.
     ///
     /// # Errors
-    /// E1002: too many nodes. Those of `lower`, as E1004 if an op refuses what the node says, with
-    /// a note that names the node.
+    /// E1002: too many nodes. E1006: a result of sizes that no tensor has. Those of `lower`, as
+    /// E1004 if an op refuses what the node says, with a note that names the node.
     pub fn node<T>(
         &mut self,
         node: Node<'_>,
@@ -144,7 +148,12 @@ impl ProgramBuilder {
         NODES.check(self.nodes)?;
         about(NAME, node.name.len(), "the name of a node")?;
         let origin = self.module.lines.add(Line::new(&self.file, node.number, node.name));
-        self.emit(Some(origin), lower).map_err(|error| node.of(error))
+        let before = self.function.insts(self.function.body).len();
+        let lowered = self.emit(Some(origin), lower).map_err(|error| node.of(error))?;
+        let made = self.function.insts(self.function.body).iter().skip(before);
+        let results = made.flat_map(|&inst| self.function.results_of(inst));
+        results.map(|&value| self.function.ty(value)).try_for_each(representable).map_err(|error| node.of(error))?;
+        Ok(lowered)
     }
 
     /// Emits what no node of the file stands for, such as the tensor of an output that is a list of
@@ -254,6 +263,21 @@ impl Node<'_> {
         };
         Diagnostic { code, message, op: Some(self.op.to_owned()), ..error }.note(place)
     }
+}
+
+/// Checks what the verifier asks of the sizes of every type, while the node is known.
+fn representable(ty: &Type) -> Result<(), Diagnostic> {
+    let Some(tensor) = ty.shaped() else { return Ok(()) };
+    RANK.check(tensor.dims.len())?;
+    let wrong = |message: String| Err(Diagnostic::new(Code::E1006, message));
+    if let Some(defect) = tensor.dims.iter().find_map(Dim::defect) {
+        return wrong(format!("a size of {ty}: {defect}"));
+    }
+    let sizes = tensor.dims.iter().filter_map(Dim::as_const);
+    if let Some(size) = sizes.clone().find(|&size| size < 0) {
+        return wrong(format!("a size of {size} in {ty}"));
+    }
+    if fits(sizes, tensor.dtype) { Ok(()) } else { wrong(format!("the constant sizes of {ty} multiply to 2^62 bytes or more")) }
 }
 
 /// Checks a count that belongs to something of the file.

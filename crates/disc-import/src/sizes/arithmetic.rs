@@ -56,7 +56,6 @@ impl Arithmetic {
             Arithmetic::FloorDiv | Arithmetic::FloorMod => return None,
             Arithmetic::Min => Dim::min(x, y),
             Arithmetic::Max => Dim::max(x, y),
-            Arithmetic::Equal => return self.relation(b, x, y).and_then(truth),
             _ => return self.relation(b, x, y).and_then(truth),
         };
         result.defect().is_none().then_some(result)

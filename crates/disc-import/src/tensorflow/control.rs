@@ -91,7 +91,7 @@ fn kept(region: &Region<'_, '_>, body: &str) -> Result<Vec<bool>, Diagnostic> {
     returned(&body, function)?.iter().enumerate().map(is_kept).collect()
 }
 
-/// Returns the edge under nodes that change nothing.
+/// The origin of an edge, under nodes that change nothing.
 fn source(body: &Body<'_>, mut edge: Edge) -> Result<Edge, Diagnostic> {
     for _ in 0..body.nodes.len() {
         let Edge::Output { node, .. } = edge else { return Ok(edge) };

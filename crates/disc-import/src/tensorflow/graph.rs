@@ -12,7 +12,7 @@ pub(super) struct Body<'g> {
     arguments: Option<Vec<&'g str>>,
 }
 
-/// The source of an input of a node.
+/// The origin of an input of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Edge {
     /// An argument of the function, by position.
@@ -84,7 +84,8 @@ impl<'g> Body<'g> {
                 let op = &self.node(node)?.op;
                 let named = RESULTS.iter().find(|(known, _)| known == op).map(|(_, names)| *names);
                 let first = named.map_or(Some(0), |names| names.iter().position(|name| name == result));
-                first.ok_or_else(|| wrong("names no result"))? + number(port)?
+                let first = first.ok_or_else(|| wrong("names no result"))?;
+                first.checked_add(number(port)?).ok_or_else(|| wrong("has no number of a result"))?
             }
             _ => return Err(wrong("has another number of parts than 1 to 3")),
         };
@@ -143,7 +144,7 @@ impl<'g> Body<'g> {
 }
 
 impl Edge {
-    fn node(self) -> Option<usize> {
+    pub(super) fn node(self) -> Option<usize> {
         match self {
             Edge::Argument(_) => None,
             Edge::Output { node, .. } => Some(node),

@@ -4,7 +4,7 @@ use super::{
     control,
     graph::{Body, Edge},
     proto::{FunctionDef, GraphDef, NodeDef},
-    region::{Region, Weights},
+    region::{Key, Region, Weights},
     table::find,
     types::contents,
 };
@@ -12,10 +12,14 @@ use crate::{
     emit::Emitter,
     program::{Node, ProgramBuilder, Words},
     sizes::{Item, Sizes},
-    source::limits::DEPTH,
+    source::limits::{DEPTH, NODES},
 };
-use disc_ir::{Code, DType, Diagnostic, Dim, Literal, Symbol};
-use std::collections::{BTreeMap, HashMap};
+use bytes::Bytes;
+use disc_ir::{Code, DType, Diagnostic, Dim, Literal, Symbol, Value};
+use std::{
+    cell::Cell,
+    collections::{BTreeMap, HashMap, HashSet},
+};
 
 /// Ops whose function is inlined.
 pub(super) const CALLS: &[&str] = &["PartitionedCall", "StatefulPartitionedCall"];
@@ -44,11 +48,27 @@ impl<'g> Library<'g> {
     }
 }
 
+/// Counts the nodes that are lowered: those of a function as often as it is called.
+#[derive(Default)]
+pub(super) struct Count(Cell<usize>);
+
+impl Count {
+    /// # Errors
+    /// E1002: there are too many.
+    pub(super) fn add(&self) -> Result<(), Diagnostic> {
+        self.0.set(self.0.get() + 1);
+        NODES.check(self.0.get())
+    }
+}
+
 pub(super) struct Lowering<'g> {
     pub(super) program: ProgramBuilder,
     library: Library<'g>,
-    /// The large constants of functions that loops and branches run.
+    /// The large constants of functions, however often these are called.
     weights: Weights<'g>,
+    /// The bytes of constants that repeat their last element.
+    repeated: usize,
+    lowered: Count,
     words: Words,
     /// The functions that are being inlined, from the outermost.
     calls: Vec<&'g str>,
@@ -60,6 +80,8 @@ impl<'g> Lowering<'g> {
             program: ProgramBuilder::new(file, "main"),
             library: Library::of(graph),
             weights: Weights::new(),
+            repeated: 0,
+            lowered: Count::default(),
             words: Words::default(),
             calls: Vec::new(),
         }
@@ -71,8 +93,7 @@ impl<'g> Lowering<'g> {
     /// E1003: all ops that lack, with the first node of each. E1004: a cycle, or a wrong input.
     pub(super) fn check(&self, body: &Body<'g>, results: &[Edge]) -> Result<(), Diagnostic> {
         let mut missing: BTreeMap<&str, (usize, &str)> = BTreeMap::new();
-        let mut seen: Vec<&str> = Vec::new();
-        self.survey(body, results, &mut missing, &mut seen)?;
+        self.survey(body, results, &mut missing, &mut HashSet::new(), 0)?;
         if missing.is_empty() {
             return Ok(());
         }
@@ -89,18 +110,20 @@ impl<'g> Lowering<'g> {
         body: &Body<'g>,
         results: &[Edge],
         missing: &mut BTreeMap<&'g str, (usize, &'g str)>,
-        seen: &mut Vec<&'g str>,
+        seen: &mut HashSet<&'g str>,
+        depth: usize,
     ) -> Result<(), Diagnostic> {
+        DEPTH.check(depth)?;
         for i in body.order(results)? {
             let node = body.node(i)?;
             let op = &*node.op;
             let callees = callees(node).map_err(|error| body.place(i).of(error))?;
             for callee in &callees {
                 let (name, function) = self.library.find(callee).map_err(|error| body.place(i).of(error))?;
-                if !seen.contains(&name) {
-                    seen.push(name);
+                if seen.insert(name) {
                     let inner = Body::of_function(function)?;
-                    self.survey(&inner, &returned(&inner, function)?, missing, seen)?;
+                    let results = returned(&inner, function)?;
+                    self.survey(&inner, &results, missing, seen, depth + 1).map_err(|error| body.place(i).of(error))?;
                 }
             }
             if callees.is_empty() && !SOURCES.contains(&op) && find(op).is_none() {
@@ -123,10 +146,11 @@ impl<'g> Lowering<'g> {
             let items = self.node(body.node(i)?, place, &inputs)?;
             made.insert(i, items);
         }
-        results.iter().map(|&edge| value_of(edge, arguments, &made)).collect()
+        results_of(body, results, arguments, &made)
     }
 
     fn node(&mut self, node: &'g NodeDef, place: Node<'_>, inputs: &[Item]) -> Result<Vec<Item>, Diagnostic> {
+        self.lowered.add().map_err(|error| place.of(error))?;
         match &*node.op {
             "Const" => self.constant(node).map(|item| vec![item]).map_err(|error| place.of(error)),
             "Placeholder" => self.placeholder(node).map(|item| vec![item]).map_err(|error| place.of(error)),
@@ -135,7 +159,8 @@ impl<'g> Lowering<'g> {
                 for callee in callees(node).map_err(|error| place.of(error))? {
                     self.keep_weights(callee).map_err(|error| place.of(error))?;
                 }
-                let region = Region { library: &self.library, weights: &self.weights, depth: self.calls.len() };
+                let (library, weights, lowered) = (&self.library, &self.weights, &self.lowered);
+                let region = Region { library, weights, lowered, depth: self.calls.len() };
                 self.program.node(place, |b| region.node(b, node, inputs))
             }
         }
@@ -154,42 +179,56 @@ impl<'g> Lowering<'g> {
         self.program.input(&node.name, dtype, dims).map(Item::Tensor)
     }
 
-    /// Reads a constant: a small one of integers is a list of sizes, another small one a part of the
-    /// program, a large one a weight.
-    fn constant(&mut self, node: &NodeDef) -> Result<Item, Diagnostic> {
-        let (dtype, sizes, bytes) = contents(Attributes::new(node).tensor("value")?)?;
+    /// A small integer constant is a list of sizes, another small one a part of the program, a
+    /// large one a weight, which all calls of its function share.
+    fn constant(&mut self, node: &'g NodeDef) -> Result<Item, Diagnostic> {
+        let key = (self.calls.last().copied(), &*node.name);
+        if let Some(&value) = self.weights.get(&key) {
+            return Ok(Item::Tensor(value));
+        }
+        let (dtype, sizes, bytes) = contents(Attributes::new(node).tensor("value")?, &mut self.repeated)?;
         if let Some(list) = listed(dtype, &sizes, &bytes) {
             return Ok(Item::Sizes(list));
         }
         if is_small(dtype, &sizes) {
             return self.program.literal(Literal::dense(dtype, &*bytes), &sizes).map(Item::Tensor);
         }
-        let name = [&self.calls[..], &[&*node.name]].concat().join("/");
-        self.program.weight(&name, dtype, &sizes, bytes)?;
-        self.program.weight_value(&name).map(Item::Tensor)
+        self.weight(key, dtype, &sizes, bytes).map(Item::Tensor)
+    }
+
+    /// Adds a large constant. A colon is in no name of a node, so that the name is none of the
+    /// graph where the constant is one of a function.
+    fn weight(&mut self, key: Key<'g>, dtype: DType, sizes: &[i64], bytes: Bytes) -> Result<Value, Diagnostic> {
+        let name = match key {
+            (Some(function), node) => format!("{function}:{node}"),
+            (None, node) => node.to_owned(),
+        };
+        self.program.weight(&name, dtype, sizes, bytes)?;
+        let value = self.program.weight_value(&name)?;
+        self.weights.insert(key, value);
+        Ok(value)
     }
 
     /// Declares the large constants of a function, and of those that it calls, as weights.
     fn keep_weights(&mut self, name: &str) -> Result<(), Diagnostic> {
         let mut open = vec![name.to_owned()];
-        let mut seen: Vec<&str> = Vec::new();
+        let mut seen: HashSet<&str> = HashSet::new();
         while let Some(name) = open.pop() {
             let (name, function) = self.library.find(&name)?;
-            if seen.contains(&name) {
+            if !seen.insert(name) {
                 continue;
             }
-            seen.push(name);
             for node in &function.node_def {
                 open.extend(callees(node)?.into_iter().map(str::to_owned));
-                if node.op != "Const" || self.weights.contains_key(&(name, &*node.name)) {
+                let key = (Some(name), &*node.name);
+                if node.op != "Const" || self.weights.contains_key(&key) {
                     continue;
                 }
                 // Types that disc has not, such as texts of assertions, are no weights.
-                let Ok((dtype, sizes, bytes)) = Attributes::new(node).tensor("value").and_then(contents) else { continue };
+                let tensor = Attributes::new(node).tensor("value");
+                let Ok((dtype, sizes, bytes)) = tensor.and_then(|tensor| contents(tensor, &mut self.repeated)) else { continue };
                 if !is_small(dtype, &sizes) {
-                    let weight = format!("{name}/{}", node.name);
-                    self.program.weight(&weight, dtype, &sizes, bytes)?;
-                    self.weights.insert((name, &node.name), self.program.weight_value(&weight)?);
+                    self.weight(key, dtype, &sizes, bytes)?;
                 }
             }
         }
@@ -236,7 +275,7 @@ fn is_small(dtype: DType, sizes: &[i64]) -> bool {
 
 /// The item of a constant that is no weight.
 pub(super) fn small_constant(b: &Emitter<'_>, node: &NodeDef) -> Result<Item, Diagnostic> {
-    let (dtype, sizes, bytes) = contents(Attributes::new(node).tensor("value")?)?;
+    let (dtype, sizes, bytes) = contents(Attributes::new(node).tensor("value")?, &mut 0)?;
     if let Some(list) = listed(dtype, &sizes, &bytes) {
         return Ok(Item::Sizes(list));
     }
@@ -252,6 +291,26 @@ pub(super) fn returned(body: &Body<'_>, function: &FunctionDef) -> Result<Vec<Ed
         body.edge(function.ret.get(name).ok_or_else(missing)?)?.ok_or_else(missing)
     };
     outputs.map(|output| edge(&output.name)).collect()
+}
+
+/// Finds the values of the results of a body.
+///
+/// # Errors
+/// E1004: a node does not have the result; it is named.
+pub(super) fn results_of(
+    body: &Body<'_>,
+    results: &[Edge],
+    arguments: &[Item],
+    made: &HashMap<usize, Vec<Item>>,
+) -> Result<Vec<Item>, Diagnostic> {
+    let value = |&edge: &Edge| {
+        let of_node = |error: Diagnostic| match edge.node() {
+            Some(node) => body.place(node).of(error),
+            None => error,
+        };
+        value_of(edge, arguments, made).map_err(of_node)
+    };
+    results.iter().map(value).collect()
 }
 
 pub(super) fn value_of(edge: Edge, arguments: &[Item], made: &HashMap<usize, Vec<Item>>) -> Result<Item, Diagnostic> {

@@ -4,22 +4,26 @@ use super::{
     attributes::Attributes,
     control,
     graph::Body,
-    lower::{CALLS, Library, returned, small_constant, value_of},
+    lower::{CALLS, Count, Library, results_of, returned, small_constant, value_of},
     proto::NodeDef,
     row::Row,
     table::find,
 };
 use crate::{emit::Emitter, program::Node, sizes::Item, source::limits::DEPTH};
-use disc_ir::{Code, Diagnostic, Value};
+use disc_ir::{Code, Diagnostic, Dim, Value};
 use std::collections::HashMap;
 
-/// Large constants of the bodies, by function and node: values of the graph.
-pub(super) type Weights<'g> = HashMap<(&'g str, &'g str), Value>;
+/// A constant: its function, none for the graph itself, and its node.
+pub(super) type Key<'g> = (Option<&'g str>, &'g str);
 
-/// The parts of the graph that bodies need.
+/// Large constants: values of the graph, also those of bodies.
+pub(super) type Weights<'g> = HashMap<Key<'g>, Value>;
+
+/// The parts of the graph that the bodies of functions need.
 pub(super) struct Region<'r, 'g> {
     pub(super) library: &'r Library<'g>,
     pub(super) weights: &'r Weights<'g>,
+    pub(super) lowered: &'r Count,
     /// The functions within each other.
     pub(super) depth: usize,
 }
@@ -38,7 +42,10 @@ impl<'g> Region<'_, 'g> {
             op => row.lower(find(op).ok_or_else(|| Diagnostic::new(Code::E1003, "disc does not have the op"))?)?,
         };
         attrs.finish()?;
-        Ok(items)
+        match items.iter().filter_map(Item::sizes).flat_map(|sizes| &sizes.dims).find_map(Dim::defect) {
+            Some(defect) => Err(Diagnostic::new(Code::E1006, format!("a size that the node computes: {defect}"))),
+            None => Ok(items),
+        }
     }
 
     /// Lowers the body of a function.
@@ -46,7 +53,7 @@ impl<'g> Region<'_, 'g> {
     /// # Errors
     /// The first node that cannot be lowered.
     pub(super) fn function(&self, b: &Emitter<'_>, name: &str, arguments: &[Item]) -> Result<Vec<Item>, Diagnostic> {
-        let inner = Region { library: self.library, weights: self.weights, depth: self.depth + 1 };
+        let inner = Region { depth: self.depth + 1, ..*self };
         DEPTH.check(inner.depth)?;
         let (name, function) = self.library.find(name)?;
         let body = Body::of_function(function)?;
@@ -58,7 +65,7 @@ impl<'g> Region<'_, 'g> {
             let inputs = inputs.collect::<Result<Vec<Item>, Diagnostic>>().map_err(|error| place.of(error))?;
             made.insert(i, inner.item(b, name, node, place, &inputs)?);
         }
-        results.iter().map(|&edge| value_of(edge, arguments, &made)).collect()
+        results_of(&body, &results, arguments, &made)
     }
 
     fn item(
@@ -69,10 +76,11 @@ impl<'g> Region<'_, 'g> {
         place: Node<'_>,
         inputs: &[Item],
     ) -> Result<Vec<Item>, Diagnostic> {
+        self.lowered.add().map_err(|error| place.of(error))?;
         if node.op != "Const" {
             return self.node(b, node, inputs).map_err(|error| place.of(error));
         }
-        if let Some(&value) = self.weights.get(&(function, &*node.name)) {
+        if let Some(&value) = self.weights.get(&(Some(function), &*node.name)) {
             return Ok(vec![Item::Tensor(value)]);
         }
         small_constant(b, node).map(|item| vec![item]).map_err(|error| place.of(error))

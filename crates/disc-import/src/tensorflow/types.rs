@@ -1,5 +1,6 @@
 //! Maps TensorFlow's element types, which are numbers (types.proto), and reads its tensors.
 use super::proto::{TensorShape, TensorValue};
+use crate::source::limits::LITERALS;
 use bytes::Bytes;
 use disc_ir::{Code, DType, Diagnostic, literal::encode_i64};
 
@@ -56,11 +57,12 @@ pub(super) fn static_sizes(shape: &TensorShape) -> Result<Vec<i64>, Diagnostic> 
 }
 
 /// Returns the type, sizes and bytes of a tensor. Where fewer elements are listed than it has, the
-/// last one is repeated (tensor.proto).
+/// last one is repeated (tensor.proto); `repeated` counts the bytes of such tensors.
 ///
 /// # Errors
-/// E1004: an unknown type. E1005: more elements than the sizes say, or bytes of another count.
-pub(super) fn contents(tensor: &TensorValue) -> Result<(DType, Vec<i64>, Bytes), Diagnostic> {
+/// E1002: too many bytes are repeated. E1004: an unknown type. E1005: more elements than the sizes
+/// say, or bytes of another count.
+pub(super) fn contents(tensor: &TensorValue, repeated: &mut usize) -> Result<(DType, Vec<i64>, Bytes), Diagnostic> {
     let dtype = dtype(tensor.dtype)?;
     let sizes = static_sizes(tensor.shape.as_ref().unwrap_or(&TensorShape::default()))?;
     let count = sizes.iter().try_fold(1_usize, |count, &size| count.checked_mul(usize::try_from(size).ok()?));
@@ -82,7 +84,10 @@ pub(super) fn contents(tensor: &TensorValue) -> Result<(DType, Vec<i64>, Bytes),
         return Err(Diagnostic::new(Code::E1005, format!("a tensor of sizes {sizes:?} lists {found} elements")));
     }
     // A single element stands for millions: it must not be multiplied before anybody asks.
-    crate::source::limits::LITERALS.check(if found == count { 0 } else { bytes })?;
+    if found < count {
+        *repeated = repeated.saturating_add(bytes);
+        LITERALS.check(*repeated)?;
+    }
     let mut all = listed;
     let last = all.rchunks(dtype.size()).next().map_or_else(|| vec![0; dtype.size()], <[u8]>::to_vec);
     while all.len() < bytes {

@@ -25,13 +25,13 @@ fn matmul(row: &Row<'_, '_>) -> Items {
 fn batch_matmul(row: &Row<'_, '_>) -> Items {
     row.attrs.ignore(&["grad_x", "grad_y"]);
     let (left, right) = (row.attrs.bool("adj_x", false)?, row.attrs.bool("adj_y", false)?);
-    let (x, y) = (turned(row, row.tensor(0)?, left)?, turned(row, row.tensor(1)?, right)?);
+    let (x, y) = (transposed(row, row.tensor(0)?, left)?, transposed(row, row.tensor(1)?, right)?);
     let dtype = row.attrs.dtype_or("Tout", row.b.dtype(x))?;
     one(row.compose(Matmul { x, y, dtype: Some(dtype) })?)
 }
 
 /// `x` with its last two axes exchanged.
-fn turned(row: &Row<'_, '_>, x: Value, exchange: bool) -> Result<Value, Diagnostic> {
+fn transposed(row: &Row<'_, '_>, x: Value, exchange: bool) -> Result<Value, Diagnostic> {
     let mut order: Vec<usize> = (0..row.b.rank(x)).collect();
     if let [.., a, b] = &mut order[..]
         && exchange

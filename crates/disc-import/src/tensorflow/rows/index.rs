@@ -30,10 +30,10 @@ fn gather_rows(row: &Row<'_, '_>) -> Items {
 
 fn gather(row: &Row<'_, '_>) -> Items {
     let batch = row.attrs.int("batch_dims", 0)?;
-    if let (Some(x), Some(index)) = (row.list(0), row.list(1))
+    if let (Some(x), Some(index), 0) = (row.list(0), row.list(1), batch)
         && let Some(picked) = picked(x, index)
     {
-        row.number(2)?;
+        row.axis(row.number(2)?, 1)?;
         return sizes(picked);
     }
     let (b, x, index) = (row.b, row.tensor(0)?, row.tensor(1)?);

@@ -26,7 +26,7 @@ fn of_sizes(row: &Row<'_, '_>, how: impl Fn(&[Dim]) -> Option<Dim>) -> Result<Op
     let Some(x) = row.inputs.first().and_then(|input| input.sizes()).filter(|x| !x.is_scalar && x.dtype != DType::I1) else {
         return Ok(None);
     };
-    if row.numbers(1)?.is_empty() || row.attrs.bool("keep_dims", false)? {
+    if row.axes(&row.numbers(1)?, 1)?.is_empty() || row.attrs.bool("keep_dims", false)? {
         return Ok(None);
     }
     Ok(how(&x.dims).filter(|dim| dim.defect().is_none()).map(|dim| Sizes::scalar(x.dtype, dim)))

@@ -1,6 +1,9 @@
 //! Lowers ops on shapes: sizes, reshapes, moves, parts, and constants of a shape.
 use super::super::row::{Items, Lower, Row, one, sizes};
-use crate::sizes::{Item, Sizes};
+use crate::{
+    sizes::{Item, Sizes},
+    source::limits::NODES,
+};
 use disc_ir::{Code, DType, Diagnostic, Dim, OpKind, Value};
 
 pub(in super::super) const ROWS: &[(&str, Lower)] = &[
@@ -95,7 +98,7 @@ fn filled(own: &[Dim], wanted: &[Dim]) -> Result<Vec<Dim>, Diagnostic> {
 
 fn expand_dims(row: &Row<'_, '_>) -> Items {
     if let Some(x) = row.list(0).filter(|x| x.is_scalar) {
-        row.numbers(1)?;
+        row.axis(row.number(1)?, 1)?;
         return sizes(Sizes { is_scalar: false, ..x.clone() });
     }
     let (b, x) = (row.b, row.tensor(0)?);
@@ -106,6 +109,7 @@ fn expand_dims(row: &Row<'_, '_>) -> Items {
 fn squeeze(row: &Row<'_, '_>) -> Items {
     let axes = row.attrs.ints("squeeze_dims")?;
     if let Some(x) = row.list(0).filter(|x| x.len() == Some(1)) {
+        row.axes(&axes, 1)?;
         return sizes(Sizes { is_scalar: true, ..x.clone() });
     }
     let (b, x) = (row.b, row.tensor(0)?);
@@ -131,6 +135,7 @@ fn pack(row: &Row<'_, '_>) -> Items {
     if let Some(scalars) = row.all_sizes().filter(|all| all.len() <= Sizes::MOST && all.iter().all(|s| s.is_scalar))
         && let Some(first) = scalars.first()
     {
+        row.axis(axis, 1)?;
         return sizes(Sizes::vector(first.dtype, scalars.iter().flat_map(|s| s.dims.clone()).collect()));
     }
     let all = row.tensors()?;
@@ -141,13 +146,14 @@ fn pack(row: &Row<'_, '_>) -> Items {
 }
 
 fn unpack(row: &Row<'_, '_>) -> Items {
-    let (count, axis) = (row.attrs.int("num", 0)?, row.attrs.int("axis", 0)?);
-    if let Some(x) = row.list(0).filter(|x| x.len() == usize::try_from(count).ok()) {
+    let (count, axis) = (count_of(row, "num")?, row.attrs.int("axis", 0)?);
+    if let Some(x) = row.list(0).filter(|x| x.len() == Some(count)) {
+        row.axis(axis, 1)?;
         return Ok(x.dims.iter().map(|dim| Item::Sizes(Sizes::scalar(x.dtype, dim))).collect());
     }
     let (b, x) = (row.b, row.tensor(0)?);
     let axis = row.axis(axis, b.rank(x))?;
-    parts(row, x, axis, &vec![Dim::constant(1); usize::try_from(count).unwrap_or_default()])?
+    parts(row, x, axis, &vec![Dim::constant(1); count])?
         .into_iter()
         .map(|part| Ok(Item::Tensor(b.squeeze(part, &[axis])?)))
         .collect()
@@ -169,11 +175,20 @@ fn concatenated(row: &Row<'_, '_>, axis: i64) -> Items {
         && let Some(first) = lists.first()
         && lists.iter().map(|s| s.dims.len()).sum::<usize>() <= Sizes::MOST
     {
+        row.axis(axis, 1)?;
         return sizes(Sizes::vector(first.dtype, lists.iter().flat_map(|s| s.dims.clone()).collect()));
     }
     let all = row.tensors()?;
     let rank = all.first().map_or(0, |&x| row.b.rank(x));
     one(row.b.concatenate(&all, row.axis(axis, rank)?)?)
+}
+
+/// The number of results that an attribute states.
+fn count_of(row: &Row<'_, '_>, name: &str) -> Result<usize, Diagnostic> {
+    let count = row.attrs.int(name, 0)?;
+    let wrong = || Diagnostic::new(Code::E1004, format!("expected `{name}` to be a number of results, got {count}"));
+    let count = usize::try_from(count).map_err(|_| wrong())?;
+    NODES.check(count).map(|()| count)
 }
 
 /// Cuts `x` along an axis into parts of these sizes, which fill it.
@@ -193,11 +208,11 @@ fn parts(row: &Row<'_, '_>, x: Value, axis: usize, lengths: &[Dim]) -> Result<Ve
 }
 
 fn split(row: &Row<'_, '_>) -> Items {
-    let (b, x, count) = (row.b, row.tensor(1)?, row.attrs.int("num_split", 1)?);
+    let (b, x, count) = (row.b, row.tensor(1)?, count_of(row, "num_split")?);
     let axis = row.axis(row.number(0)?, b.rank(x))?;
     let size = b.size_of(x, axis)?;
-    let length = size.floor_div(&Dim::from(count.max(1)));
-    Ok(parts(row, x, axis, &vec![length; usize::try_from(count).unwrap_or_default()])?.into_iter().map(Item::Tensor).collect())
+    let length = size.floor_div(&Dim::from(count.max(1) as i64));
+    Ok(parts(row, x, axis, &vec![length; count])?.into_iter().map(Item::Tensor).collect())
 }
 
 fn split_sizes(row: &Row<'_, '_>) -> Items {
@@ -315,8 +330,8 @@ fn range(row: &Row<'_, '_>) -> Items {
     if step == 0 {
         return Err(Diagnostic::new(Code::E1004, "a range in steps of 0"));
     }
-    let reach = if step > 0 { &limit - &start } else { &start - &limit };
-    let count = Dim::max(&reach.ceil_div(&Dim::from(step.abs())), &Dim::constant(0)).shortened();
+    let (reach, by) = if step > 0 { (&limit - &start, Dim::from(step)) } else { (&start - &limit, -Dim::from(step)) };
+    let count = Dim::max(&reach.ceil_div(&by), &Dim::constant(0)).shortened();
     let dtype = row.sizes(0)?.dtype;
     if let (Some(first), Some(count)) = (start.as_const(), count.as_const().filter(|&count| count <= Sizes::MOST as i64)) {
         return sizes(Sizes::vector(dtype, (0..count).map(|i| Dim::from(first + i * step)).collect()));

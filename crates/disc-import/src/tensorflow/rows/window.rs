@@ -38,9 +38,13 @@ impl Layout {
         Ok(Self { rank, features_first })
     }
 
+    fn first_spatial(&self) -> usize {
+        if self.features_first { 2 } else { 1 }
+    }
+
     /// The entries of an attribute for the spatial axes.
     fn spatial<T: Clone>(&self, all: &[T]) -> Vec<T> {
-        let first = if self.features_first { 2 } else { 1 };
+        let first = self.first_spatial();
         all.get(first..first + self.rank - 2).map(<[T]>::to_vec).unwrap_or_default()
     }
 
@@ -50,14 +54,15 @@ impl Layout {
         if all.is_empty() {
             return Ok(vec![1; self.rank - 2]);
         }
-        let spatial = self.spatial(&all);
-        if all.len() != self.rank || all.iter().product::<i64>() != spatial.iter().product::<i64>() {
+        let first = self.first_spatial();
+        let is_spatial = |axis: usize| (first..first + self.rank - 2).contains(&axis);
+        if all.len() != self.rank || all.iter().enumerate().any(|(axis, &entry)| !is_spatial(axis) && entry != 1) {
             return Err(Diagnostic::new(
                 Code::E1004,
                 format!("`{name}` is {all:?}: only spatial axes can have other entries than 1"),
             ));
         }
-        Ok(spatial)
+        Ok(self.spatial(&all))
     }
 
     fn features_first(&self, row: &Row<'_, '_>, x: Value) -> Result<Value, Diagnostic> {
@@ -93,6 +98,10 @@ fn padding(
             let dims = |side| layout.spatial(&of(side)).into_iter().map(Dim::from).collect();
             Ok((dims(0), dims(1)))
         }
+        "EXPLICIT" => {
+            let message = format!("expected `explicit_paddings` of {} entries, got {}", 2 * layout.rank, explicit.len());
+            Err(Diagnostic::new(Code::E1004, message))
+        }
         other => Err(Diagnostic::new(Code::E1004, format!("expected the padding SAME, VALID or EXPLICIT, got {other}"))),
     }
 }
@@ -100,14 +109,18 @@ fn padding(
 /// The padding of an axis that gives `ceil(size / stride)` results.
 fn same_padding(size: &Dim, reach: i64, stride: i64) -> Dim {
     if stride == 1 {
-        return Dim::from(reach - 1);
+        return Dim::from(reach) - 1;
     }
     let count = size.ceil_div(&Dim::from(stride));
     Dim::max(&((count - 1) * stride + reach - size), &Dim::constant(0))
 }
 
 fn reach(kernel: &[i64], dilations: &[i64]) -> Vec<i64> {
-    kernel.iter().zip(dilations).map(|(kernel, dilation)| kernel.saturating_sub(1).saturating_mul(*dilation) + 1).collect()
+    kernel
+        .iter()
+        .zip(dilations)
+        .map(|(kernel, dilation)| kernel.saturating_sub(1).saturating_mul(*dilation).saturating_add(1))
+        .collect()
 }
 
 /// The spatial sizes of a filter, its first axes.
@@ -202,7 +215,7 @@ fn transposed_convolution(row: &Row<'_, '_>) -> Items {
 fn windows(row: &Row<'_, '_>, x: Value) -> Result<Window, Diagnostic> {
     let layout = Layout::of(row, x)?;
     let (kernel, strides) = (layout.ints(row, "ksize")?, layout.ints(row, "strides")?);
-    let first = if layout.features_first { 2 } else { 1 };
+    let first = layout.first_spatial();
     let sizes = layout.spatial(&row.b.shape(x));
     let (low, high) = padding(row, &layout, &sizes, &kernel, &strides)?;
     let all = |spatial: &[i64]| -> Vec<i64> {
