@@ -64,25 +64,33 @@ fn file(path: &'static str, text: String) -> Generated {
 
 /// Returns the names of stale files.
 pub(crate) fn stale(root: &Path) -> Result<Vec<String>> {
-    Ok(differences(root)?.into_iter().map(|(generated, _)| generated.name()).collect())
+    let mut names = Vec::new();
+    for generated in generated(root)? {
+        if difference(root, &generated)?.is_some() {
+            names.push(generated.name());
+        }
+    }
+    Ok(names)
 }
 
 pub(crate) fn write(root: &Path) -> Result<()> {
-    for (generated, wanted) in differences(root)? {
-        fs::write(root.join(generated.path), wanted).with_context(|| generated.name())?;
-        eprintln!("wrote {}", generated.name());
+    write_all(root, generated(root)?)
+}
+
+fn write_all(root: &Path, all: Vec<Generated>) -> Result<()> {
+    for generated in all {
+        // Read anew for each: another section of the file may have been written.
+        if let Some(wanted) = difference(root, &generated)? {
+            fs::write(root.join(generated.path), wanted).with_context(|| generated.name())?;
+            eprintln!("wrote {}", generated.name());
+        }
     }
     Ok(())
 }
 
-fn differences(root: &Path) -> Result<Vec<(Generated, String)>> {
-    let mut found = Vec::new();
-    for generated in generated(root)? {
-        let current = fs::read_to_string(root.join(generated.path)).ok();
-        let difference = generated.difference(current.as_deref()).with_context(|| generated.name())?;
-        found.extend(difference.map(|wanted| (generated, wanted)));
-    }
-    Ok(found)
+fn difference(root: &Path, generated: &Generated) -> Result<Option<String>> {
+    let current = fs::read_to_string(root.join(generated.path)).ok();
+    generated.difference(current.as_deref()).with_context(|| generated.name())
 }
 
 fn splice(current: &str, section: &str, text: &str) -> Result<String> {
@@ -124,6 +132,23 @@ mod tests {
     use super::*;
 
     const PAGE: &str = "intro\n<!-- generated: t -->\nold\n<!-- end of t -->\nrest\n";
+
+    #[test]
+    fn two_stale_sections_of_a_page_are_written_at_once() {
+        let root = std::env::temp_dir().join(format!("xtask-codegen-{}", std::process::id()));
+        fs::create_dir_all(&root).unwrap();
+        let page = root.join("page.md");
+        fs::write(
+            &page,
+            ["a", "b"].map(|name| PAGE.replace(": t", &format!(": {name}")).replace("of t", &format!("of {name}"))).concat(),
+        )
+        .unwrap();
+        let section = |name, text: &str| Generated { path: "page.md", section: Some(name), text: text.into() };
+        write_all(&root, vec![section("a", "first"), section("b", "second")]).unwrap();
+        let text = fs::read_to_string(&page).unwrap();
+        fs::remove_dir_all(&root).unwrap();
+        assert!(text.contains("first") && text.contains("second") && !text.contains("old"), "{text}");
+    }
 
     #[test]
     fn a_section_is_replaced_and_the_rest_stays() {
