@@ -40,7 +40,7 @@ macro_rules! versions {
 /// Lists the kinds: makes [`VersionKind`] and the table.
 macro_rules! version_table {
     ($( $Kind:ident = $($module:ident)::+; )+) => {
-        /// The kind of a version. crates/disc/tests/it/versions.rs runs each.
+        /// The kind of a version. crates/disc/tests/it/version_cases.rs runs each.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum VersionKind { $( $Kind, )+ }
 
