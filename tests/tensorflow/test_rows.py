@@ -1,4 +1,4 @@
-"""Every op that disc imports, beside TensorFlow: types, static, partly open and open sizes, sizes
+"""Every op that disc imports, beside TensorFlow: types; static, partly open and open sizes; sizes
 of 0 and 1.
 """
 

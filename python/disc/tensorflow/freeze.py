@@ -39,7 +39,7 @@ def tensorflow():
             raise
         raise Error(
             "disc.tensorflow needs TensorFlow, which is not installed here",
-            help="pip install tensorflow-cpu; disc.load runs packages without it",
+            help="pip install tensorflow; disc.load runs packages without it",
         ) from error
 
 
