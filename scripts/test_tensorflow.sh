@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs tests/tensorflow in an environment of its own, with one version of TensorFlow (DISC_TENSORFLOW) and without torch.
+# Runs tests/tf in an environment of its own, with one version of TensorFlow (DISC_TENSORFLOW) and without torch.
 #
 # The environment takes a gigabyte, in DISC_VERSIONS (default .venvs), and stays there. Arguments are pytest's.
 set -euo pipefail
@@ -15,4 +15,5 @@ if [ ! -f "$HOME_OF_VERSION/.ready" ]; then
     "$UV" pip install --quiet --python "$HOME_OF_VERSION/bin/python" "tensorflow-cpu==$VERSION" pytest pytest-timeout pytest-xdist
     touch "$HOME_OF_VERSION/.ready"
 fi
-exec "$HOME_OF_VERSION/bin/python" -m pytest --confcutdir=tests/tensorflow -n 2 "$@" tests/tensorflow
+export TF_CPP_MIN_LOG_LEVEL=3 CUDA_VISIBLE_DEVICES=
+exec "$HOME_OF_VERSION/bin/python" -m pytest --confcutdir=tests/tf -n 2 "$@" tests/tf

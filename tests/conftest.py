@@ -11,9 +11,9 @@ torch.manual_seed(0)
 # A test sees what it compiled itself; tests of the cache give it a folder of their own.
 os.environ["DISC_CACHE"] = "0"
 
-#: Programs of test_cache_sound.py and test_cuda.py, which need arguments, and the harness of
-#: PyTorch's suites.
-collect_ignore = ["torch/cache/cache_cases.py", "torch/devices/cuda_child.py", "torch/compile/peer"]
+#: Programs of test_cache_sound.py and test_cuda.py, which need arguments, the harness of PyTorch's
+#: suites, and tests beside TensorFlow, which has an environment apart (make test-tensorflow).
+collect_ignore = ["torch/cache/cache_cases.py", "torch/devices/cuda_child.py", "torch/compile/peer", "tf"]
 
 
 @pytest.fixture(autouse=True, scope="session")

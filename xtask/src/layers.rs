@@ -181,7 +181,7 @@ pub(crate) const TEST_FOLDERS: &[TestFolder] = &[
     tests("tests/torch/compile", "python/disc/torch/compile: graphs of dynamo, training"),
     tests("tests/torch/devices", "python/disc/torch/devices, crates/disc-simt, crates/disc-fake-cuda"),
     tests("tests/torch/models", "whole models, compared with eager"),
-    tests("tests/tensorflow", "python/disc/tensorflow, crates/disc-import/src/tensorflow; in an environment that has TensorFlow"),
+    tests("tests/tf", "python/disc/tensorflow, crates/disc-import/src/tensorflow; in an environment that has TensorFlow"),
     tests("tests/native", "crates/disc-python: the extension module by itself"),
     tests("tests/compiler", "crates/disc, crates/disc-passes, crates/disc-codegen: kernels, memory and versions of models"),
     tests("tests/packages", "crates/disc-ral, crates/disc-capi: packages and the programs that run them"),

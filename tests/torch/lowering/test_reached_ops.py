@@ -15,13 +15,11 @@ COMPOSITIONS = ROOT / "crates" / "disc-import" / "src"
 MADE = {
     "dim": "the builder (crates/disc-python/src/ir)",
     "return": "the builder",
-    "weight": "the builder",
     "unpack_int4": "a pass: weights of four bits",
     "winograd": "a pass: convolutions by Winograd's method",
 }
 #: Ops that no front end reaches: a framework's op that means one of them only lacks a row.
 UNREACHED = {
-    "call",
     "cbrt",
     "count_leading_zeros",
     "get_dimension_size",
