@@ -89,7 +89,7 @@ def compare(got, expected, tolerance, dtype):
 
 #: NaN, infinities, zeros and numbers near the ends of the range.
 SPECIAL = [np.nan, np.inf, -np.inf, 0.0, -0.0, 1.0, -1.0, 0.5, -2.5, 3e38, -3e38, 2.5, 1e-30]
-#: Where TensorFlow's rewrites reorder sums, and functions whose domains it treats apart.
+#: Ops whose sums TensorFlow's rewrites reorder, and functions whose domains it treats apart.
 APART = ("AddN", "BiasAdd", "BiasAdd NCHW", "Select", "Zeta", "Polygamma", "FloorDiv")
 
 
