@@ -74,6 +74,7 @@ pub(crate) const DOORS: &[(&str, &[&str])] = &[
     ("cudarc", &["disc-ral"]),
     ("axum", &["disc-serve"]),
     ("tokio", &["disc-serve"]),
+    ("prost", &["disc-import"]),
     ("anyhow", &["xtask"]),
     ("bytes", &["disc-import", "disc"]),
 ];

@@ -117,6 +117,18 @@ fn a_graph_of_a_node_is_imported() {
 }
 
 #[test]
+fn outputs_depend_on_inputs_and_nothing_reads_them() {
+    let nodes = [
+        input("x", F32, &[2]),
+        constant("left", &[2], &[1, 2]),
+        node("behind", "Identity", &["left"], &[]),
+        node("y", "Tanh", &["x"], &[]),
+        node("z", "Neg", &["y"], &[]),
+    ];
+    assert_eq!(read("graph.pb", Bytes::from(graph(&nodes)), &[]).unwrap().signature.outputs, ["z"]);
+}
+
+#[test]
 fn a_cycle_is_an_error_of_a_node_in_it() {
     let x = input("x", F32, &[2]);
     let pair = [node("a", "Add", &["x", "b"], &[]), node("b", "Tanh", &["a"], &[]), node("y", "Tanh", &["b"], &[])];

@@ -102,18 +102,30 @@ fn decoded(bytes: Bytes) -> Result<GraphDef, Diagnostic> {
     GraphDef::decode(bytes).map_err(|error| Diagnostic::new(Code::E1001, format!("this is no graph of TensorFlow: {error}")))
 }
 
-/// The first results of the nodes that no node reads.
+/// The first results of the nodes that no node reads: those that depend on an input, if there are
+/// any. Freezing leaves constants over.
 fn unread(body: &Body<'_>) -> Result<Vec<Output>, Diagnostic> {
-    let mut read = HashSet::new();
-    for node in 0..body.nodes.len() {
-        for edge in body.inputs(node)? {
+    let (mut read, mut of_inputs) = (HashSet::new(), HashSet::new());
+    let all: Vec<Edge> = (0..body.nodes.len()).map(|node| Edge::Output { node, port: 0 }).collect();
+    for i in body.order(&all)? {
+        let mut depends = body.node(i)?.op == "Placeholder";
+        for edge in body.inputs(i)? {
             if let Edge::Output { node, .. } = edge {
                 read.insert(node);
+                depends |= of_inputs.contains(&node);
             }
         }
+        if depends {
+            of_inputs.insert(i);
+        }
     }
-    let is_result = |i: usize, op: &str| !read.contains(&i) && op != "Placeholder" && op != "Const" && !SINKS.contains(&op);
-    let nodes = body.nodes.iter().enumerate().filter(|(i, node)| is_result(*i, &node.op));
-    let outputs: Vec<Output> = nodes.map(|(_, node)| Output { name: node.name.clone(), result: node.name.clone() }).collect();
-    if outputs.is_empty() { Err(Diagnostic::new(Code::E1001, "the graph computes nothing")) } else { Ok(outputs) }
+    let is_result = |i: usize, op: &str| !read.contains(&i) && !["Placeholder", "Const"].contains(&op) && !SINKS.contains(&op);
+    let results = body.nodes.iter().enumerate().filter(|(i, node)| is_result(*i, &node.op));
+    let (computed, fixed): (Vec<_>, Vec<_>) = results.partition(|(i, _)| of_inputs.contains(i));
+    let outputs = if computed.is_empty() { fixed } else { computed };
+    if outputs.is_empty() {
+        return Err(Diagnostic::new(Code::E1001, "the graph computes nothing"));
+    }
+    let output = |node: &proto::NodeDef| Output { name: node.name.clone(), result: node.name.clone() };
+    Ok(outputs.into_iter().map(|(_, node)| output(node)).collect())
 }
