@@ -125,3 +125,31 @@ def test_a_signature_that_is_not_there(tmp_path):
     tf.saved_model.save(Affine(), str(tmp_path))
     with pytest.raises(disc.Error, match="no signature `train`; it has: `serving_default`"):
         disc.tensorflow.load(str(tmp_path), signature="train")
+
+
+def test_a_model_that_is_not_built_is_built_by_its_example():
+    model = tf.keras.Sequential([layers.Dense(4, activation="tanh")])
+    fast = disc.tensorflow.optimize(model, np.ones((2, 3), np.float32))
+    x = tf.random.normal([5, 3])
+    np.testing.assert_allclose(fast(x), model(x), rtol=1e-6, atol=1e-6)
+
+
+def test_structures_of_arguments_and_results():
+    fast = disc.tensorflow.optimize(
+        tf.function(lambda d: {"a": d["x"] * 2, "b": [d["y"], d["x"], d["y"]]}),
+        {"x": tf.ones([2]), "y": tf.ones([3])},
+    )
+    out = fast({"x": np.ones(4, np.float32), "y": np.full(7, 2, np.float32)})
+    assert [x.shape for x in (out["a"], *out["b"])] == [(4,), (7,), (4,), (7,)]
+    assert isinstance(out["a"], np.ndarray)
+
+
+def test_the_report_says_what_was_compiled():
+    fast = disc.tensorflow.optimize(encoder())
+    values = disc.report(fast).to_dict()
+    assert (values["captured_by"], values["coverage"], values["calls"]) == ("tensorflow", 1.0, 0)
+    assert values["compiles"] + values["cache_hits"] == 1
+    assert values["kernels"] > 0
+    assert values["weight_bytes"] > 0
+    fast([tf.zeros([1, 3], tf.int32), tf.ones([1, 3], tf.int32)])
+    assert disc.report(fast).to_dict()["calls"] == 1

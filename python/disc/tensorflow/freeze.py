@@ -48,11 +48,14 @@ def concrete(function: Callable, example: tuple):
     tf = tensorflow()
     if isinstance(function, tf.types.experimental.ConcreteFunction):
         return function
-    is_keras = hasattr(function, "inputs") and hasattr(function, "call")
-    if not example and is_keras and function.inputs:
-        example = (tf.nest.map_structure(lambda x: tf.TensorSpec(x.shape, x.dtype), function.inputs),)
+    is_keras = isinstance(function, tf.keras.layers.Layer)
+    if not example and is_keras and (inputs := getattr(function, "inputs", None)):
+        example = (tf.nest.map_structure(lambda x: tf.TensorSpec(x.shape, x.dtype), inputs),)
         if isinstance(example[0], (list, tuple)) and len(example[0]) == 1:
             example = (example[0][0],)
+    if is_keras and example and not function.built and not any(map(_is_open, tf.nest.flatten(example))):
+        # A trace with open sizes cannot make variables.
+        function(*example, training=False)
     called = (lambda *args: function(*args, training=False)) if is_keras else function
     traced = called if hasattr(called, "get_concrete_function") else tf.function(called)
     failure: Exception | None = None
@@ -62,6 +65,11 @@ def concrete(function: Callable, example: tuple):
         except Exception as error:
             failure = failure or error
     raise Error(f"TensorFlow cannot trace the function: {failure}", code="E1006") from failure
+
+
+def _is_open(leaf) -> bool:
+    """Returns true for a spec, which has no values."""
+    return not hasattr(leaf, "__array__")
 
 
 def _specs(tf, example: tuple):
