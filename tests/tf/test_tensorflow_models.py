@@ -18,7 +18,7 @@ layers = tf.keras.layers
 def encoder():
     ids, mask = (tf.keras.Input([None], dtype="int32") for _ in range(2))
     x = layers.Embedding(100, 32)(ids)
-    allowed = tf.keras.ops.cast(mask[:, None, :], "bool")
+    allowed = layers.Lambda(lambda m: tf.cast(m[:, None, :], tf.bool))(mask)
     for _ in range(2):
         attended = layers.MultiHeadAttention(4, 8)(x, x, attention_mask=allowed)
         x = layers.LayerNormalization()(x + attended)
