@@ -308,6 +308,12 @@ def _norms() -> Iterator[Case]:
     norm = lambda x, s, o, m, v: raw.FusedBatchNormV3(
         x=x, scale=s, offset=o, mean=m, variance=v * v + 0.5, epsilon=1e-3, is_training=False
     )[0]
+    trained = lambda x, s, o: raw.FusedBatchNormV3(
+        x=x, scale=s, offset=o, mean=tf.zeros([0]), variance=tf.zeros([0]), epsilon=1e-3
+    )[0]
+    filled = tuple(sizes for sizes in SIZES if sizes["N"])
+    shapes = (("N", "M", 3, 4), (4,), (4,))
+    yield Case("FusedBatchNormV3 of a batch", trained, shapes, sizes=filled, tolerance=16)
     yield Case("FusedBatchNormV3", norm, (("N", "M", 3, 4), (4,), (4,), (4,), (4,)), tolerance=4)
     for op in ("mean", "sum", "max", "min", "prod", "euclidean_norm"):
         types = FLOATS if op in ("mean", "sum", "max", "min") else ("float32", "float64")
