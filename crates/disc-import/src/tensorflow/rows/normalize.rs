@@ -48,7 +48,7 @@ fn batch_norm(row: &Row<'_, '_>) -> Items {
     let image = if features_first { x } else { b.move_axis(x, rank - 1, 1.min(rank - 1))? };
     let wide = b.wide(image)?;
     if of_batch {
-        // Keras 2 normalises layers by it. The statistics are for gradients, which are not computed here.
+        // Keras 2 normalises layers by it. The statistics are results for gradients only.
         let axes = (0..rank as i64).filter(|&axis| axis != 1).collect();
         let (scale, bias) = (Some(scale), Some(bias));
         let norm = FeatureNorm { x: wide, scale, bias, epsilon: Operand::Float(epsilon), axes }.emit(b)?;
