@@ -155,6 +155,11 @@ def _shapes() -> Iterator[Case]:
     yield Case("StridedSlice clipped", lambda x: x[:2, :, -3:])
     yield Case("StridedSlice beyond", lambda x: x[5:, 1:99])
     yield Case("StridedSlice open", lambda x: x[: tf.shape(x)[2]], sizes=SIZES[:2])
+    large = ({"N": 7, "M": 6}, {"N": 5, "M": 9})
+    yield Case("StridedSlice of an open axis", lambda x: x[-1], sizes=SIZES[:3])
+    yield Case("StridedSlice from an open position", lambda x: x[tf.shape(x)[0] - 2 :], sizes=large)
+    yield Case("StridedSlice at an open position", lambda x: x[..., tf.shape(x)[2] - 3], sizes=large)
+    yield Case("numbers that wrap", lambda x: tf.constant(2**30) * 4 // 3 + tf.shape(x)[0])
     yield Case("Tile", lambda x: tf.tile(x, [1, 2, 3]), types=FLOATS)
     yield Case("Tile open", lambda x: tf.tile(x, [tf.shape(x)[0], 1, 1]))
     yield Case("Pad", lambda x: tf.pad(x, [[0, 0], [1, 2], [3, 0]]), types=(*FLOATS, *INTEGERS))
@@ -208,6 +213,7 @@ def _index() -> Iterator[Case]:
         low=0,
         high=5,
     )
+    yield Case("OneHot narrow", lambda x: tf.one_hot(x, 300), (("N", "M"),), ("uint8",), low=0, high=250)
     yield Case("TopKV2", lambda x: tf.math.top_k(x, 3)[0], (("N", 7),), ("float32", "int32"))
     yield Case("TopKV2 places", lambda x: tf.math.top_k(x, 3)[1], (("N", 7),))
     yield Case("ArgMax", lambda x: tf.argmax(x, 1), types=(*FLOATS, "int32"))

@@ -72,6 +72,8 @@ def test_a_saved_model_becomes_a_package_without_tensorflow(tmp_path):
     module, folder, package = Affine(), str(tmp_path / "saved"), str(tmp_path / "m.discpkg")
     tf.saved_model.save(module, folder)
     fast = disc.tensorflow.load(folder)
+    with pytest.raises(disc.Error, match="x is missing"):
+        fast(tf.ones([3, 4]), tf.ones([3, 8]))
     x, y = tf.random.normal([3, 4]), tf.random.normal([3, 8])
     expected, got = module(x, y), fast(x=x, y=y)
     assert got.keys() == expected.keys()
@@ -153,3 +155,39 @@ def test_the_report_says_what_was_compiled():
     assert values["weight_bytes"] > 0
     fast([tf.zeros([1, 3], tf.int32), tf.ones([1, 3], tf.int32)])
     assert disc.report(fast).to_dict()["calls"] == 1
+
+
+def test_a_call_of_another_structure_is_an_error():
+    fast = disc.tensorflow.optimize(
+        tf.function(lambda d, flag, y: d["x"] - d["z"] if flag else y),
+        {"x": tf.ones([2]), "z": tf.ones([2])},
+        True,
+        None,
+    )
+    x, z = np.arange(3, dtype=np.float32), np.ones(3, np.float32)
+    for rest in ((), (True,), (True, None)):
+        np.testing.assert_array_equal(fast({"z": z, "x": x}, *rest), x - z)
+    for call, words in (
+        (({"x": x, "y": z}, True, None), "argument 0['z'] is missing"),
+        (({"x": x, "z": z}, False, None), "argument 1 is False, and True is compiled in"),
+        (({"x": x, "z": z}, True, z), "argument 2 is array"),
+        (({"x": x, "z": z}, True, None, z), "traced without argument 3"),
+        ((x, True, None), "is missing"),
+    ):
+        with pytest.raises(disc.Error, match=words.replace("[", r"\[").replace("]", r"\]")):
+            fast(*call)
+
+
+def test_a_list_that_is_left_or_grows_is_an_error():
+    def filled(x, count, dynamic):
+        rows = tf.TensorArray(tf.float32, size=count, dynamic_size=dynamic)
+        step = lambda i, rows: (i + 1, rows.write(i, tf.gather(x, i)))
+        return tf.while_loop(lambda i, _: i < tf.shape(x)[0], step, (0, rows))[1].stack()
+
+    fast = disc.tensorflow.optimize(lambda x: filled(x, 4, False), tf.TensorSpec([None, 2]))
+    x = tf.random.normal([4, 2])
+    np.testing.assert_array_equal(fast(x), x)
+    with pytest.raises(disc.Error, match="a position beyond a list of tensors"):
+        fast(tf.ones([5, 2]))
+    with pytest.raises(disc.Error, match="a list that grows"):
+        disc.tensorflow.optimize(lambda x: filled(x, 0, True), tf.TensorSpec([None, 2]))

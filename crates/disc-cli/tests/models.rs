@@ -1,6 +1,9 @@
 //! Tests the commands of `disc` on models of other tools, as a script uses them.
+mod folder;
+
+use folder::Folder;
 use serde_json::{Value, json};
-use std::{fs, path::PathBuf, process::Command};
+use std::fs;
 
 const MODEL: &str = r#"module @jit_f {
   func.func public @main(%arg0: tensor<?x4xf32> {jax.arg_info = "input:0"}, %arg1: tensor<?x4xf32> {jax.arg_info = "/w/b"}) -> (tensor<?x4xf32> {jax.result_info = "sum:0"}) {
@@ -13,53 +16,14 @@ const MODEL: &str = r#"module @jit_f {
 
 const INPUTS: &str = "--input input:0=rand:2x4 --input /w/b=rand:2x4";
 
-/// A folder that goes away, with a model in it.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("disc-models-{name}-{}", std::process::id()));
-        fs::create_dir_all(&path).unwrap();
-        fs::write(path.join("m.mlir"), MODEL).unwrap();
-        Self(path)
-    }
-
-    /// Runs `disc` in the folder. Returns status, standard output and standard error.
-    fn disc(&self, words: &str) -> (Option<i32>, String, String) {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_disc"));
-        command.args(words.split(' ')).current_dir(&self.0).env("DISC_CACHE_DIR", self.0.join("cache"));
-        let output = command.output().unwrap();
-        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-        (output.status.code(), text(output.stdout), text(output.stderr))
-    }
-
-    fn json(&self, words: &str) -> Value {
-        let (status, out, err) = self.disc(&format!("{words} --json"));
-        assert_eq!((status, &*err), (Some(0), ""), "{out}");
-        serde_json::from_str(&out).unwrap()
-    }
-
-    fn error(&self, words: &str) -> String {
-        let (status, out, err) = self.disc(words);
-        assert_eq!((status, &*out), (Some(1), ""), "{words}: {err}");
-        assert!(err.starts_with("error[E"), "{words}: {err}");
-        err
-    }
-
-    fn write(&self, name: &str, contents: impl AsRef<[u8]>) {
-        fs::write(self.0.join(name), contents).unwrap();
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
+/// A folder with the model in it.
+fn folder_of(name: &str) -> Folder {
+    Folder::with_file(&format!("models-{name}"), "m.mlir", MODEL)
 }
 
 #[test]
 fn a_model_becomes_a_package_and_runs_by_the_names_of_its_file() {
-    let folder = Folder::new("compile");
+    let folder = folder_of("compile");
     let found = folder.json("compile m.mlir -o m.discpkg");
     let entry = &found["entries"][0];
     let names = |of: &str| entry[of].as_array().unwrap().iter().map(|port| port["name"].clone()).collect::<Vec<_>>();
@@ -76,18 +40,18 @@ fn a_model_becomes_a_package_and_runs_by_the_names_of_its_file() {
 
 #[test]
 fn models_run_are_checked_explained_and_timed_as_text_is() {
-    let folder = Folder::new("commands");
+    let folder = folder_of("commands");
     let (status, out, err) = folder.disc(&format!("run m.mlir --check {INPUTS} -o out.npz"));
     assert_eq!((status, &*err), (Some(0), ""), "{out}");
     assert!(out.contains("check: as the interpreter"), "{out}");
-    assert!(String::from_utf8_lossy(&fs::read(folder.0.join("out.npz")).unwrap()).contains("sum:0.npy"));
+    assert!(String::from_utf8_lossy(&fs::read(folder.file("out.npz")).unwrap()).contains("sum:0.npy"));
     assert_eq!(folder.disc("explain m.mlir").0, Some(0));
     assert_eq!(folder.disc(&format!("bench m.mlir --seconds 0.01 {INPUTS}")).0, Some(0));
 }
 
 #[test]
 fn inspect_lists_inputs_ops_and_all_that_is_missing() {
-    let folder = Folder::new("inspect");
+    let folder = folder_of("inspect");
     let found = folder.json("inspect m.mlir");
     assert_eq!(found["ops"], json!({ "stablehlo.add": 1, "stablehlo.tanh": 1 }));
     assert_eq!((&found["missing"], &found["functions"][0]["inputs"][0]["name"]), (&json!([]), &json!("input:0")));
@@ -101,12 +65,12 @@ fn inspect_lists_inputs_ops_and_all_that_is_missing() {
         assert!(error.starts_with("error[E1003]") && error.contains("mhlo.add") && error.contains("stablehlo.fft"), "{error}");
         assert!(error.contains("n.mlir:3:"), "{error}");
     }
-    assert!(!folder.0.join("n.discpkg").exists());
+    assert!(!folder.file("n.discpkg").exists());
 }
 
 #[test]
 fn sizes_of_a_model_get_names_and_numbers() {
-    let folder = Folder::new("dims");
+    let folder = folder_of("dims");
     let found = folder.json("compile m.mlir -o m.discpkg --dim input:0:0=B,/w/b:0=B");
     assert_eq!(found["entries"][0]["inputs"][1]["dims"], json!(["B", "4"]));
     let found = folder.json("compile m.mlir -o m.discpkg --dim input:0:0=3");
@@ -119,7 +83,7 @@ fn sizes_of_a_model_get_names_and_numbers() {
 
 #[test]
 fn weights_in_a_wrapper_of_mlir_come_from_the_command_line() {
-    let folder = Folder::new("weights");
+    let folder = folder_of("weights");
     let text = "module {
 weight @w : tensor<4xf32>
 func.func public @main(%x: tensor<4xf32>) -> tensor<4xf32> {
@@ -135,7 +99,7 @@ func.func public @main(%x: tensor<4xf32>) -> tensor<4xf32> {
 
 #[test]
 fn the_contents_of_a_file_tell_its_format_before_its_name_does() {
-    let folder = Folder::new("format");
+    let folder = folder_of("format");
     folder.write("text", MODEL);
     assert_eq!(folder.json("inspect text")["format"], "stablehlo");
     folder.write("ir.mlir", "func @main(%x: tensor<[N]xf32>) -> tensor<[N]xf32> {\n  return %x : tensor<[N]xf32>\n}\n");

@@ -1,10 +1,9 @@
 //! Tests the commands of `disc` on packages, as a script uses them.
+mod folder;
+
+use folder::Folder;
 use serde_json::Value;
-use std::{
-    fs,
-    path::{Path, PathBuf},
-    process::Command,
-};
+use std::{fs, path::Path, process::Command};
 
 const PROGRAM: &str = "weight @table : tensor<2x3xf32>
 
@@ -20,76 +19,23 @@ func @embed(%ids: tensor<[B]x[S]xi64>, %scale: tensor<[S]xbf16>) -> (tensor<[B]x
 const PRIVATE: &str =
     "-----BEGIN PRIVATE KEY-----\nMC4CAQAwBQYDK2VwBCIEIEJCQkJCQkJCQkJCQkJCQkJCQkJCQkJCQkJCQkJCQkJC\n-----END PRIVATE KEY-----\n";
 
-/// A folder that goes away, with a package in it.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("disc-packages-{name}-{}", std::process::id()));
-        fs::create_dir_all(&path).unwrap();
-        fs::write(path.join("m.disc"), PROGRAM).unwrap();
-        Self(path)
-    }
-
-    fn with_package(name: &str) -> Self {
-        let folder = Self::new(name);
-        let (status, out, err) = folder.disc("compile m.disc -o m.discpkg --random-weights --target x86-64-v2");
-        assert_eq!((status, &*err), (Some(0), ""), "{out}");
-        assert!(out.starts_with("wrote m.discpkg\n"), "{out}");
-        folder
-    }
-
-    /// Runs `disc` in the folder. Returns status, standard output and standard error.
-    fn disc(&self, words: &str) -> (Option<i32>, String, String) {
-        self.disc_given(&words.split(' ').collect::<Vec<_>>())
-    }
-
-    /// Runs `disc` with a driver of simulated GPUs, if [`Folder::add_driver`] put one there.
-    fn disc_given(&self, words: &[&str]) -> (Option<i32>, String, String) {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_disc"));
-        command.args(words).current_dir(&self.0).env("DISC_CACHE_DIR", self.0.join("cache"));
-        command.env("LD_LIBRARY_PATH", self.0.join("driver"));
-        let output = command.output().unwrap();
-        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-        (output.status.code(), text(output.stdout), text(output.stderr))
-    }
-
-    /// Runs a command that succeeds. Returns its JSON.
-    fn json(&self, words: &str) -> Value {
-        let (status, out, err) = self.disc(&format!("{words} --json"));
-        assert_eq!((status, &*err), (Some(0), ""), "{out}");
-        serde_json::from_str(&out).unwrap()
-    }
-
-    /// Runs a command that fails. Returns what it says.
-    fn error(&self, words: &str) -> String {
-        let (status, out, err) = self.disc(words);
-        assert_eq!((status, &*out), (Some(1), ""), "{words}: {err}");
-        assert!(err.starts_with("error[E"), "{words}: {err}");
-        err
-    }
-
-    /// Puts the driver of simulated GPUs, crates/disc-fake-cuda, where programs find it.
-    fn add_driver(&self) {
-        let library = std::env::current_exe().unwrap().with_file_name("libdisc_fake_cuda.so");
-        fs::create_dir_all(self.file("driver")).unwrap();
-        std::os::unix::fs::symlink(library, self.file("driver/libcuda.so.1")).unwrap();
-    }
-
-    fn file(&self, name: &str) -> PathBuf {
-        self.0.join(name)
-    }
+/// A folder with the program in it.
+fn folder_of(name: &str) -> Folder {
+    Folder::with_file(&format!("packages-{name}"), "m.disc", PROGRAM)
 }
 
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
+/// A folder with the program and a package of it.
+fn with_package(name: &str) -> Folder {
+    let folder = folder_of(name);
+    let (status, out, err) = folder.disc("compile m.disc -o m.discpkg --random-weights --target x86-64-v2");
+    assert_eq!((status, &*err), (Some(0), ""), "{out}");
+    assert!(out.starts_with("wrote m.discpkg\n"), "{out}");
+    folder
 }
 
 #[test]
 fn a_package_runs_on_random_inputs_and_writes_one_file() {
-    let folder = Folder::with_package("run");
+    let folder = with_package("run");
     let found = folder.json("run m.discpkg --input ids=rand:2x5 --input scale=zeros:5 --repeat 3 -o out.npz");
     assert_eq!(found["entry"], "embed");
     assert_eq!(found["results"][0]["name"], "output0");
@@ -114,7 +60,7 @@ fn a_package_runs_on_random_inputs_and_writes_one_file() {
 
 #[test]
 fn calls_that_do_not_fit_are_errors() {
-    let folder = Folder::with_package("errors");
+    let folder = with_package("errors");
     let error = |words: &str| folder.error(&format!("run m.discpkg {words}"));
     assert!(error("--device cuda:0 --dim B=1,S=2").contains("the device `cuda:0` is not available"));
     assert!(error("--entry decode --dim B=1,S=2").contains("no entry `decode`: it has `embed`"));
@@ -133,7 +79,7 @@ fn calls_that_do_not_fit_are_errors() {
 
 #[test]
 fn a_package_is_described() {
-    let folder = Folder::with_package("inspect");
+    let folder = with_package("inspect");
     let found = folder.json("inspect m.discpkg");
     assert_eq!(found["signed"], false);
     assert_eq!(found["entries"][0]["inputs"][0]["dims"], serde_json::json!(["B", "S"]));
@@ -149,7 +95,7 @@ fn a_package_is_described() {
 
 #[test]
 fn a_package_with_kernels_runs_on_a_gpu() {
-    let folder = Folder::new("device");
+    let folder = folder_of("device");
     let targets = ["--target", "x86-64-v2,nvptx:sm_80 on x86-64-v2", "--target", "nvptx:sm_90 on x86-64-v2"];
     let compile = [&["compile", "m.disc", "-o", "m.discpkg", "--random-weights"][..], &targets].concat();
     let (status, out, err) = folder.disc_given(&compile);
@@ -179,7 +125,7 @@ fn a_package_with_kernels_runs_on_a_gpu() {
 
 #[test]
 fn every_file_that_is_no_package_is_an_error() {
-    let folder = Folder::with_package("damaged");
+    let folder = with_package("damaged");
     let whole = fs::read(folder.file("m.discpkg")).unwrap();
     let damaged = |bytes: &[u8]| fs::write(folder.file("d.discpkg"), bytes).unwrap();
     for length in [0, 3, 30, 200, whole.len() / 2, whole.len() - 1] {
@@ -199,9 +145,9 @@ fn every_file_that_is_no_package_is_an_error() {
 
 #[test]
 fn a_signed_package_is_accepted_by_its_key_alone() {
-    let folder = Folder::with_package("sign");
+    let folder = with_package("sign");
     fs::write(folder.file("key.pem"), PRIVATE).unwrap();
-    let openssl = |words: &str| Command::new("openssl").args(words.split(' ')).current_dir(&folder.0).status();
+    let openssl = |words: &str| Command::new("openssl").args(words.split(' ')).current_dir(folder.path()).status();
     // Without openssl, the public key is not there, and the rest is tested all the same.
     let has_public = openssl("pkey -in key.pem -pubout -out public.pem").is_ok_and(|status| status.success());
     assert!(folder.error("inspect m.discpkg --require-signature key.pem").contains("signature"));
@@ -221,7 +167,7 @@ fn a_signed_package_is_accepted_by_its_key_alone() {
 
 #[test]
 fn shapes_are_timed_and_launches_traced() {
-    let folder = Folder::with_package("bench");
+    let folder = with_package("bench");
     // The first words are those of a shell that expanded the braces.
     for words in ["--input ids=rand:1x4 ids=rand:1x16 scale=rand:{4,16}", "--input ids=rand:1x{4,16} --input scale=rand:{4,16}"] {
         let found = folder.json(&format!("bench m.discpkg {words} --seconds 0.01 --trace t.json"));
@@ -246,7 +192,7 @@ fn shapes_are_timed_and_launches_traced() {
 
 #[test]
 fn a_package_has_code_for_each_target_and_the_named_entry() {
-    let folder = Folder::new("targets");
+    let folder = folder_of("targets");
     let found = folder
         .json("compile m.disc -o m.discpkg --random-weights --target x86-64-v2,x86-64-v3 --entry embed --set winograd=false");
     let names: Vec<&str> = found["targets"].as_array().unwrap().iter().map(|target| target["name"].as_str().unwrap()).collect();
@@ -268,7 +214,7 @@ fn a_package_has_code_for_each_target_and_the_named_entry() {
 
 #[test]
 fn tests_run_on_a_device() {
-    let folder = Folder::new("test");
+    let folder = folder_of("test");
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../filetests/run");
     fs::create_dir(folder.file("tests")).unwrap();
     fs::copy(root.join("integers_never_trap.disc"), folder.file("tests/a.disc")).unwrap();
@@ -287,7 +233,7 @@ fn tests_run_on_a_device() {
 
 #[test]
 fn completions_and_pages_name_the_commands() {
-    let folder = Folder::new("help");
+    let folder = folder_of("help");
     for shell in ["bash", "zsh", "fish"] {
         assert!(folder.disc(&format!("completions {shell}")).1.contains("inspect"), "{shell}");
     }

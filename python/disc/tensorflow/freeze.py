@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..core.errors import Error
+from .call_form import CallForm
 
 
 @dataclass(frozen=True)
@@ -22,12 +23,10 @@ class Frozen:
     outputs: tuple[str, ...]
     #: Names for them: keys of a dict that the function returns, else those of the results.
     names: tuple[str, ...]
-    #: The names of arguments that are given by name, in the order of ``inputs``.
-    keywords: tuple[str, ...]
     #: Puts flat results into the structure that the function returns.
     pack: Callable[[list], Any]
-    #: Flattens the arguments of a call.
-    flatten: Callable[[tuple, dict], list]
+    #: The structure of the arguments.
+    form: CallForm
 
 
 def tensorflow():
@@ -53,7 +52,7 @@ def concrete(function: Callable, example: tuple):
         example = (tf.nest.map_structure(lambda x: tf.TensorSpec(x.shape, x.dtype), inputs),)
         if isinstance(example[0], (list, tuple)) and len(example[0]) == 1:
             example = (example[0][0],)
-    if is_keras and example and not function.built and not any(map(_is_open, tf.nest.flatten(example))):
+    if is_keras and example and not function.built and all(map(_is_array, tf.nest.flatten(example))):
         # A trace with open sizes cannot make variables.
         function(*example, training=False)
     called = (lambda *args: function(*args, training=False)) if is_keras else function
@@ -67,9 +66,9 @@ def concrete(function: Callable, example: tuple):
     raise Error(f"TensorFlow cannot trace the function: {failure}", code="E1006") from failure
 
 
-def _is_open(leaf) -> bool:
-    """Returns true for a spec, which has no values."""
-    return not hasattr(leaf, "__array__")
+def _is_array(leaf) -> bool:
+    """Returns true for a tensor or an array; specs have no values, and numbers are constants."""
+    return hasattr(leaf, "__array__")
 
 
 def _specs(tf, example: tuple):
@@ -79,7 +78,7 @@ def _specs(tf, example: tuple):
     for kept in (lambda rank: range(0), lambda rank: [rank - 1], lambda rank: range(1, rank), range):
 
         def spec(leaf, kept=kept):
-            if isinstance(leaf, tf.TensorSpec):
+            if not _is_array(leaf):
                 return leaf
             tensor = tf.convert_to_tensor(leaf)
             shape = tensor.shape.as_list()
@@ -96,15 +95,10 @@ def frozen(concrete) -> Frozen:
     function = convert.convert_variables_to_constants_v2(concrete, lower_control_flow=False)
     structure = concrete.structured_outputs
     outputs = tuple(tensor.name for tensor in function.outputs)
-    _, keywords = concrete.structured_input_signature
-    names = tuple(sorted(keywords))
-
-    def flatten(args: tuple, kwargs: dict) -> list:
-        if kwargs and set(kwargs) != set(names):
-            raise Error(
-                f"expected the arguments {', '.join(names) or 'by position'}, got {', '.join(kwargs)}"
-            )
-        return [leaf for leaf in tf.nest.flatten((args, kwargs)) if leaf is not None]
+    args, kwargs = concrete.structured_input_signature
+    form = CallForm(args, kwargs, lambda leaf: isinstance(leaf, tf.TensorSpec))
+    if len(form.tensors) != len(function.inputs):
+        raise Error("the arguments are no tensors in mappings, lists and tuples", code="E0601")
 
     def pack(values: list) -> Any:
         return tf.nest.pack_sequence_as(structure, values, expand_composites=True)
@@ -114,9 +108,8 @@ def frozen(concrete) -> Frozen:
         inputs=tuple(tensor.name.split(":")[0] for tensor in function.inputs),
         outputs=outputs,
         names=tuple(sorted(structure)) if _is_flat(structure, len(outputs)) else outputs,
-        keywords=names,
         pack=pack,
-        flatten=flatten,
+        form=form,
     )
 
 

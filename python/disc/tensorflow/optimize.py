@@ -22,8 +22,9 @@ def optimize(
     Args:
         function: What to compile. A Keras model is called for inference.
         example: Its arguments: tensors, arrays, ``tf.TensorSpec``, or structures of them. Sizes of
-            a spec that are None are open, and so are all sizes of a tensor that the function does
-            not need. A Keras model that knows its inputs needs no example.
+            a spec that are None are open, and so are all sizes of a tensor that the function can
+            be traced without. Other values are constants of the compilation. A Keras model that
+            knows its inputs needs no example; one that is not built yet is built by it.
         dims: Names of sizes, by the input's name: ``{"x": {0: "B"}}``.
         options: As for ``disc.optimize``.
 
@@ -52,7 +53,7 @@ def load(
     loaded = tf.saved_model.load(path)
     signatures = dict(loaded.signatures)
     if signature is None:
-        signature = "serving_default" if "serving_default" in signatures else next(iter(signatures), "")
+        signature = next(iter(signatures)) if len(signatures) == 1 else "serving_default"
     if signature not in signatures:
         have = ", ".join(f"`{name}`" for name in signatures) or "none"
         raise Error(f"{path} has no signature `{signature}`; it has: {have}", code="E1001")

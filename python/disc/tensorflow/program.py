@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from ..core import extension
-from ..core.errors import Error
 from ..core.importing import Imported
 from ..core.loaded import Package, load
 from ..core.options import Options
@@ -36,11 +35,8 @@ class Program(Imported, Compiled):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         tf = tensorflow()
-        leaves = self._frozen.flatten(args, kwargs)
-        names = self._frozen.inputs
-        if len(leaves) != len(names):
-            raise Error(f"{self.name}: expected {len(names)} tensors, got {len(leaves)}", code="E0601")
-        arrays = {name: np.asarray(leaf) for name, leaf in zip(names, leaves, strict=True)}
+        leaves = self._frozen.form.flatten(args, kwargs)
+        arrays = {name: np.asarray(leaf) for name, leaf in zip(self._frozen.inputs, leaves, strict=True)}
         results = self.package(**arrays)
         distinct = results if isinstance(results, tuple) else (results,)
         flat = [distinct[position] for position in self._positions]

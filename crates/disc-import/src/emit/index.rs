@@ -1,5 +1,5 @@
 //! Emits gathers, slices at computed positions, sorts and top-k.
-use super::{Emitter, ints};
+use super::{Emitter, Sign, ints};
 use disc_ir::{Attr, DType, Diagnostic, Dim, OpKind, Type, Value};
 
 /// The form of a gather: an index vector is along `vector_dim` of the index and addresses the axes
@@ -43,10 +43,32 @@ impl Emitter<'_> {
     /// # Errors
     /// No such axis.
     pub fn take(&self, x: Value, axis: usize, index: Value, bounds: &'static str) -> Result<Value, Diagnostic> {
+        self.take_batched(x, axis, index, 0, bounds)
+    }
+
+    /// The elements `index` of one axis; the first `batch` axes of `x` and of the index are common
+    /// to both, and before `axis`.
+    ///
+    /// # Errors
+    /// No such axis, or batches of other sizes.
+    pub fn take_batched(
+        &self,
+        x: Value,
+        axis: usize,
+        index: Value,
+        batch: usize,
+        bounds: &'static str,
+    ) -> Result<Value, Diagnostic> {
         let (sizes, depth) = (self.shape(x), self.rank(index));
-        let others = (0..sizes.len()).filter(|&i| i != axis);
-        let offset: Vec<usize> = others.map(|i| if i < axis { i } else { i + depth - 1 }).collect();
-        let window = sizes.into_iter().enumerate().map(|(i, size)| if i == axis { Dim::constant(1) } else { size });
+        for (own, of_index) in sizes.iter().zip(&self.shape(index)).take(batch) {
+            self.require(own, Sign::Eq, of_index)?;
+        }
+        // Axes of the result: those before the axis, those of the index after the batch, others.
+        let shared: Vec<usize> = (0..batch).collect();
+        let others = (batch..sizes.len()).filter(|&i| i != axis);
+        let offset: Vec<usize> = others.map(|i| if i < axis { i } else { i + depth - batch - 1 }).collect();
+        let is_one = |i: usize| i == axis || i < batch;
+        let window = sizes.into_iter().enumerate().map(|(i, size)| if is_one(i) { Dim::constant(1) } else { size });
         let form = Gather {
             offset_dims: &offset,
             collapsed: &[axis],
@@ -54,7 +76,7 @@ impl Emitter<'_> {
             vector_dim: depth,
             window: window.collect(),
             bounds,
-            batching: &[],
+            batching: &shared,
         };
         self.gather(x, index, form)
     }

@@ -25,7 +25,7 @@ pub enum Arithmetic {
 
 impl Arithmetic {
     /// Applies the operation to each pair of elements; a scalar, or a vector of one, goes with all
-    /// of the other. `None`: the result is no list of sizes.
+    /// of the other. `None`: the result is no list of sizes, or a number that wraps.
     pub fn apply(self, b: &Emitter<'_>, x: &Sizes, y: &Sizes) -> Option<Sizes> {
         let count = match (x.dims.len(), y.dims.len()) {
             (a, c) if a == c => a,
@@ -36,6 +36,9 @@ impl Arithmetic {
         let at = |sizes: &Sizes, i: usize| sizes.dims.get(if sizes.dims.len() == 1 { 0 } else { i }).cloned();
         let dims = (0..count).map(|i| self.of(b, &at(x, i)?, &at(y, i)?)).collect::<Option<Vec<Dim>>>()?;
         let dtype = if self.is_relation() { DType::I1 } else { x.dtype };
+        if !dims.iter().all(|dim| Sizes::holds(dtype, dim)) {
+            return None;
+        }
         Some(Sizes { dtype, dims, is_scalar: x.is_scalar && y.is_scalar })
     }
 

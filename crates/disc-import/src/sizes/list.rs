@@ -52,10 +52,17 @@ impl Sizes {
         }
     }
 
-    /// Returns the same numbers as another type. Numbers that do not fit are not sizes.
+    /// Returns the same numbers as another type; `None` if the type is none of sizes, or does not
+    /// hold a number.
     pub fn cast(&self, dtype: DType) -> Option<Self> {
-        let fits = matches!(dtype, DType::I32 | DType::I64);
+        let fits = matches!(dtype, DType::I32 | DType::I64) && self.dims.iter().all(|dim| Self::holds(dtype, dim));
         fits.then(|| Self { dtype, ..self.clone() })
+    }
+
+    /// Returns true unless a dim is a number that the type wraps. Open sizes are taken to fit:
+    /// memory bounds them.
+    pub fn holds(dtype: DType, dim: &Dim) -> bool {
+        dtype != DType::I32 || dim.as_const().is_none_or(|number| i32::try_from(number).is_ok())
     }
 
     /// Emits the tensor: a constant if all numbers are known.

@@ -88,6 +88,23 @@ impl Wrong {
     }
 }
 
+/// Returns true for bytes that begin with a field `message`, whose content begins with `fields`,
+/// each a string.
+pub(crate) fn begins_with(bytes: &[u8], message: u64, fields: &[u64]) -> bool {
+    let mut cursor = Cursor { bytes, at: 0 };
+    let end = match cursor.field(bytes.len()) {
+        Ok((number, Some(length))) if number == message => cursor.at + length,
+        _ => return false,
+    };
+    fields.iter().all(|&wanted| match cursor.field(end) {
+        Ok((number, Some(length))) if number == wanted => {
+            cursor.at += length;
+            true
+        }
+        _ => false,
+    })
+}
+
 struct Cursor<'b> {
     bytes: &'b [u8],
     at: usize,

@@ -4,7 +4,7 @@
 //! size that nothing else has. Those of results follow from the operands. Where an op needs equal
 //! sizes of two operands, StableHLO promises that they are: that is a fact, which calls check.
 //!
-//! What cannot be resolved stays as it is: the verifier names it.
+//! Sizes that cannot be resolved stay as they are: the verifier names them.
 use disc_ir::{
     Attr, Block, Dim, Function, FunctionKind, Inst, Module, OpKind, Symbol, Type, Value,
     binding::{Binding, bindings},

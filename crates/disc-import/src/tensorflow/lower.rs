@@ -138,15 +138,7 @@ impl<'g> Lowering<'g> {
     /// # Errors
     /// The first node that cannot be lowered.
     pub(super) fn lower(&mut self, body: &Body<'g>, arguments: &[Item], results: &[Edge]) -> Result<Vec<Item>, Diagnostic> {
-        let mut made: HashMap<usize, Vec<Item>> = HashMap::new();
-        for i in body.order(results)? {
-            let place = body.place(i);
-            let inputs = body.inputs(i)?.into_iter().map(|edge| value_of(edge, arguments, &made));
-            let inputs = inputs.collect::<Result<Vec<Item>, Diagnostic>>().map_err(|error| place.of(error))?;
-            let items = self.node(body.node(i)?, place, &inputs)?;
-            made.insert(i, items);
-        }
-        results_of(body, results, arguments, &made)
+        walk(body, arguments, results, |node, place, inputs| self.node(node, place, inputs))
     }
 
     fn node(&mut self, node: &'g NodeDef, place: Node<'_>, inputs: &[Item]) -> Result<Vec<Item>, Diagnostic> {
@@ -293,11 +285,31 @@ pub(super) fn returned(body: &Body<'_>, function: &FunctionDef) -> Result<Vec<Ed
     outputs.map(|output| edge(&output.name)).collect()
 }
 
+/// Lowers the nodes that results need, each after its inputs, and returns the results.
+///
+/// # Errors
+/// Those of `lower`; E1004: an input that its node does not have.
+pub(super) fn walk<'g>(
+    body: &Body<'g>,
+    arguments: &[Item],
+    results: &[Edge],
+    mut lower: impl FnMut(&'g NodeDef, Node<'g>, &[Item]) -> Result<Vec<Item>, Diagnostic>,
+) -> Result<Vec<Item>, Diagnostic> {
+    let mut made: HashMap<usize, Vec<Item>> = HashMap::new();
+    for i in body.order(results)? {
+        let place = body.place(i);
+        let inputs = body.inputs(i)?.into_iter().map(|edge| value_of(edge, arguments, &made));
+        let inputs = inputs.collect::<Result<Vec<Item>, Diagnostic>>().map_err(|error| place.of(error))?;
+        made.insert(i, lower(body.node(i)?, place, &inputs)?);
+    }
+    results_of(body, results, arguments, &made)
+}
+
 /// Finds the values of the results of a body.
 ///
 /// # Errors
 /// E1004: a node does not have the result; it is named.
-pub(super) fn results_of(
+fn results_of(
     body: &Body<'_>,
     results: &[Edge],
     arguments: &[Item],
@@ -313,7 +325,7 @@ pub(super) fn results_of(
     results.iter().map(value).collect()
 }
 
-pub(super) fn value_of(edge: Edge, arguments: &[Item], made: &HashMap<usize, Vec<Item>>) -> Result<Item, Diagnostic> {
+fn value_of(edge: Edge, arguments: &[Item], made: &HashMap<usize, Vec<Item>>) -> Result<Item, Diagnostic> {
     let found = match edge {
         Edge::Argument(position) => arguments.get(position),
         Edge::Output { node, port } => made.get(&node).and_then(|items| items.get(port)),

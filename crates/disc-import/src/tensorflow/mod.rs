@@ -18,7 +18,7 @@ mod types;
 
 pub use table::docs;
 
-use crate::program::Imported;
+use crate::{program::Imported, source::wire::begins_with};
 use bytes::Bytes;
 use disc_ir::{Code, Diagnostic};
 use graph::{Body, Edge};
@@ -51,25 +51,7 @@ pub fn read(file: &str, bytes: Bytes, outputs: &[Output]) -> Result<Imported, Ve
 
 /// Returns true for the first bytes of a graph: a node of a name and an op.
 pub fn begins_as_graph(bytes: &[u8]) -> bool {
-    let field = |bytes: &[u8], key: u8| -> Option<(usize, usize)> {
-        let mut rest = bytes.iter();
-        if *rest.next()? != key {
-            return None;
-        }
-        let mut length = 0_usize;
-        for (i, &byte) in rest.take(4).enumerate() {
-            length |= usize::from(byte & 0x7f) << (7 * i);
-            if byte < 0x80 {
-                return Some((i + 2, length));
-            }
-        }
-        None
-    };
-    let op_of = |node: &[u8]| {
-        let (start, length) = field(node, 0x0a)?;
-        field(node.get(start + length..)?, 0x12)
-    };
-    field(bytes, 0x0a).and_then(|(start, _)| op_of(bytes.get(start..)?)).is_some()
+    begins_with(bytes, 1, &[1, 2])
 }
 
 type Outputs = Vec<(String, disc_ir::Value)>;

@@ -4,7 +4,7 @@ use super::{
     attributes::Attributes,
     control,
     graph::Body,
-    lower::{CALLS, Count, Library, results_of, returned, small_constant, value_of},
+    lower::{CALLS, Count, Library, returned, small_constant, walk},
     proto::NodeDef,
     row::Row,
     table::find,
@@ -58,14 +58,7 @@ impl<'g> Region<'_, 'g> {
         let (name, function) = self.library.find(name)?;
         let body = Body::of_function(function)?;
         let results = returned(&body, function)?;
-        let mut made: HashMap<usize, Vec<Item>> = HashMap::new();
-        for i in body.order(&results)? {
-            let (node, place) = (body.node(i)?, body.place(i));
-            let inputs = body.inputs(i)?.into_iter().map(|edge| value_of(edge, arguments, &made));
-            let inputs = inputs.collect::<Result<Vec<Item>, Diagnostic>>().map_err(|error| place.of(error))?;
-            made.insert(i, inner.item(b, name, node, place, &inputs)?);
-        }
-        results_of(&body, &results, arguments, &made)
+        walk(&body, arguments, &results, |node, place, inputs| inner.item(b, name, node, place, inputs))
     }
 
     fn item(

@@ -89,9 +89,10 @@ impl<'r, 'f> Row<'r, 'f> {
         self.inputs.iter().map(Item::sizes).collect()
     }
 
-    /// Emits a composition of one result.
+    /// Emits a composition; returns its first result.
     pub(super) fn compose(&self, composition: impl Composition) -> Result<Value, Diagnostic> {
-        first(composition.emit(self.b)?)
+        let values = composition.emit(self.b)?;
+        values.first().copied().ok_or_else(|| Diagnostic::new(Code::E1004, "a composition without a result"))
     }
 
     /// Lowers the node.
@@ -148,11 +149,6 @@ pub(super) fn one(value: Value) -> Items {
 /// The result of a row of sizes.
 pub(super) fn sizes(sizes: Sizes) -> Items {
     Ok(vec![Item::Sizes(sizes)])
-}
-
-/// Returns the first of the results of a composition.
-pub(super) fn first(values: Vec<Value>) -> Result<Value, Diagnostic> {
-    values.first().copied().ok_or_else(|| Diagnostic::new(Code::E1004, "a composition without a result"))
 }
 
 /// Returns axes as attributes of compositions have them.

@@ -120,6 +120,21 @@ fn weights_are_lent_to_the_runtime_and_copied_where_they_are_not_aligned() {
     }
 }
 
+/// Kernels have constants of equal elements only; importers list the element of a scalar.
+#[test]
+fn a_constant_whose_only_element_is_listed_compiles() {
+    let mut builder = ProgramBuilder::new("m", "main");
+    let x = builder.input("x", disc_ir::DType::F32, vec![Dim::symbol("N")]).unwrap();
+    let seven = builder.literal(disc_ir::Literal::dense(disc_ir::DType::F32, 7.0_f32.to_le_bytes()), &[]).unwrap();
+    let node = Node { number: 1, name: "pad", op: "Pad" };
+    let padded = builder.node(node, |e| e.pad(x, seven, &[Dim::from(1)], &[Dim::from(0)])).unwrap();
+    let program = disc::import::program(builder.finish(&[("y".into(), padded)]).unwrap(), None).unwrap();
+    let bytes = export_bytes(vec![program], &Options::default(), &ExportOptions::default()).unwrap();
+    let package = Package::from_bytes(&bytes, &OpenOptions::default()).unwrap();
+    let y = session(&package).run("main", &[Tensor::new(&[2], &[1.0_f32, 2.0]).unwrap()]).unwrap();
+    assert_eq!(y[0].elements::<f32>().unwrap(), [7.0, 1.0, 2.0]);
+}
+
 #[test]
 fn a_view_has_a_name_for_each_input() {
     let text = "func @main(%x: tensor<2xf32>) -> tensor<2xf32> {\n  return %x : tensor<2xf32>\n}\n";

@@ -1,8 +1,8 @@
 //! Lowers ops that read at computed positions, and those that find positions.
-use super::super::row::{Items, Lower, Row, first, one, sizes};
+use super::super::row::{Items, Lower, Row, one, sizes};
 use crate::{
     compose::{ArgExtreme, Composition, Extreme, Running, RunningTotal, TopKOf},
-    emit::{Gather, Sign},
+    emit::Gather,
     sizes::{Item, Sizes},
 };
 use disc_ir::{Code, DType, Diagnostic, Dim, OpKind, Value};
@@ -19,8 +19,7 @@ pub(in super::super) const ROWS: &[(&str, Lower)] = &[
     ("TopKV2", Lower::Row(top_k)),
 ];
 
-/// An index out of range is an error on a CPU; on a GPU it reads 0, so it is no error of ours to
-/// check.
+/// An index out of range is an error, as on TensorFlow's CPUs (its GPUs read 0).
 const BOUNDS: &str = "check";
 
 fn gather_rows(row: &Row<'_, '_>) -> Items {
@@ -41,29 +40,7 @@ fn gather(row: &Row<'_, '_>) -> Items {
     let batch = usize::try_from(if batch < 0 { batch + b.rank(index) as i64 } else { batch });
     let batch = batch.ok().filter(|&batch| batch <= axis && batch <= b.rank(index));
     let batch = batch.ok_or_else(|| Diagnostic::new(Code::E1004, "`batch_dims` is beyond the axis or the index"))?;
-    if batch == 0 {
-        return one(b.take(x, axis, index, BOUNDS)?);
-    }
-    let (sizes, depth) = (b.shape(x), b.rank(index));
-    for (own, of_index) in sizes.iter().zip(&b.shape(index)).take(batch) {
-        b.require(own, Sign::Eq, of_index)?;
-    }
-    // Axes of the result: those before the axis, those of the index after the batch, the others.
-    let shared: Vec<usize> = (0..batch).collect();
-    let offset = (batch..sizes.len()).filter(|&i| i != axis).map(|i| if i < axis { i } else { i + depth - batch - 1 });
-    let offset: Vec<usize> = offset.collect();
-    let is_one = |i: usize| i == axis || i < batch;
-    let window = sizes.iter().enumerate().map(|(i, size)| if is_one(i) { Dim::constant(1) } else { size.clone() });
-    let form = Gather {
-        offset_dims: &offset,
-        collapsed: &[axis],
-        index_map: &[axis],
-        vector_dim: depth,
-        window: window.collect(),
-        bounds: BOUNDS,
-        batching: &shared,
-    };
-    one(b.gather(x, index, form)?)
+    one(b.take_batched(x, axis, index, batch, BOUNDS)?)
 }
 
 /// The sizes at known positions.
@@ -104,8 +81,10 @@ fn one_hot(row: &Row<'_, '_>) -> Items {
     let mut shape = b.shape(index);
     shape.insert(axis, depth);
     let others: Vec<usize> = (0..rank).filter(|&i| i != axis).collect();
-    let wanted = b.broadcast(index, &shape, &others)?;
-    let is_hot = b.compare("EQ", wanted, b.iota(&shape, axis, b.dtype(index))?)?;
+    // Positions of a narrow type would wrap where the depth is beyond it.
+    let dtype = if b.dtype(index).size() < DType::I32.size() { DType::I32 } else { b.dtype(index) };
+    let wanted = b.broadcast(b.convert(index, dtype)?, &shape, &others)?;
+    let is_hot = b.compare("EQ", wanted, b.iota(&shape, axis, dtype)?)?;
     one(b.select(is_hot, on, off)?)
 }
 
@@ -139,7 +118,7 @@ fn arg_extreme(row: &Row<'_, '_>, which: Extreme) -> Items {
     } else {
         x
     };
-    let place = first(ArgExtreme { x, axis: Some(axis), which, keep: false }.emit(b)?)?;
+    let place = row.compose(ArgExtreme { x, axis: Some(axis), which, keep: false })?;
     one(b.convert(place, row.attrs.dtype_or("output_type", DType::I64)?)?)
 }
 
@@ -163,7 +142,7 @@ fn cumulative(row: &Row<'_, '_>, how: Running, kind: OpKind) -> Items {
     if exclusive {
         x = shifted(row, x, axis, b.neutral(kind, dtype)?)?;
     }
-    let mut total = first(RunningTotal { x, axis: axis as i64, how, dtype }.emit(b)?)?;
+    let mut total = row.compose(RunningTotal { x, axis: axis as i64, how, dtype })?;
     if backwards {
         total = b.reverse(total, &[axis])?;
     }

@@ -2,7 +2,7 @@
 //! counts.
 use super::super::row::{Items, Lower, Row, one, sizes};
 use crate::sizes::{Item, List, Sizes};
-use disc_ir::{Code, DType, Diagnostic, Dim, Value};
+use disc_ir::{Code, DType, Diagnostic, Dim, OpKind, Value};
 
 pub(in super::super) const ROWS: &[(&str, Lower)] = &[
     ("TensorListFromTensor", Lower::Row(of_tensor)),
@@ -42,11 +42,15 @@ fn stored(row: &Row<'_, '_>) -> Result<Value, Diagnostic> {
     }
 }
 
-/// The position `index` of the first axis, and 0 of the others.
+/// The position `index` of the first axis, and 0 of the others. A position beyond the list fails
+/// the call, where a slice would take the nearest one.
 fn starts(row: &Row<'_, '_>, x: Value) -> Result<Vec<Value>, Diagnostic> {
     let b = row.b;
     let index = b.convert(row.tensor(1)?, DType::I64)?;
     let zero = b.full(0, &[], DType::I64)?;
+    let count = b.lift(&b.size_of(x, 0)?, DType::I64)?;
+    let is_within = b.map(OpKind::And, &[b.compare("GE", index, 0)?, b.compare("LT", index, count)?])?;
+    b.require_true(is_within, "a position beyond a list of tensors")?;
     Ok((0..b.rank(x)).map(|axis| if axis == 0 { index } else { zero }).collect())
 }
 
@@ -60,7 +64,9 @@ fn get(row: &Row<'_, '_>) -> Items {
 }
 
 fn set(row: &Row<'_, '_>) -> Items {
-    row.attrs.ignore(&["resize_if_index_out_of_bounds"]);
+    if row.attrs.bool("resize_if_index_out_of_bounds", false)? {
+        return Err(Diagnostic::new(Code::E1006, "a list that grows is not supported: state its size"));
+    }
     let (b, item) = (row.b, row.tensor(2)?);
     let x = match list(row)? {
         List::Stored(value) => *value,

@@ -1,9 +1,6 @@
 //! Lowers resizing of images, whose features are the last axis.
 use super::super::row::{Items, Lower, Row, one};
-use crate::{
-    compose::{Composition, Coordinates, ResizeLinear, ResizeNearest, Rounding},
-    emit::Emitter,
-};
+use crate::compose::{Coordinates, ResizeLinear, ResizeNearest, Rounding};
 use disc_ir::{Code, DType, Diagnostic, Dim, Value};
 
 pub(in super::super) const ROWS: &[(&str, Lower)] =
@@ -20,26 +17,22 @@ fn coordinates(row: &Row<'_, '_>) -> Result<Coordinates, Diagnostic> {
 }
 
 /// Resizes an image of NCHW that `x` becomes, and moves the features back.
-fn resized(
-    row: &Row<'_, '_>,
-    dtype: Option<DType>,
-    resize: impl FnOnce(&Emitter<'_>, Value, Vec<Dim>) -> Result<Value, Diagnostic>,
-) -> Items {
+fn resized(row: &Row<'_, '_>, dtype: Option<DType>, resize: impl FnOnce(Value, Vec<Dim>) -> Result<Value, Diagnostic>) -> Items {
     let (b, x, sizes) = (row.b, row.tensor(0)?, row.sizes(1)?);
     if b.rank(x) != 4 || sizes.dims.len() != 2 {
         return Err(Diagnostic::new(Code::E1004, "expected an image of 4 axes and 2 sizes"));
     }
     let x = dtype.map_or(Ok(x), |dtype| b.convert(x, dtype))?;
     let image = b.transpose(x, &[0, 3, 1, 2])?;
-    one(b.transpose(resize(b, image, sizes.dims.clone())?, &[0, 2, 3, 1])?)
+    one(b.transpose(resize(image, sizes.dims.clone())?, &[0, 2, 3, 1])?)
 }
 
 /// The result is of f32 whatever the image is.
 fn linear(row: &Row<'_, '_>) -> Items {
     let coordinates = coordinates(row)?;
-    resized(row, Some(DType::F32), |b, x, sizes| {
+    resized(row, Some(DType::F32), |x, sizes| {
         let scales = vec![None; sizes.len()];
-        super::super::row::first(ResizeLinear { x, scales, sizes, coordinates, exact: None }.emit(b)?)
+        row.compose(ResizeLinear { x, scales, sizes, coordinates, exact: None })
     })
 }
 
@@ -51,8 +44,8 @@ fn nearest(row: &Row<'_, '_>) -> Items {
         Coordinates::AlignCorners => (Coordinates::AlignCorners, Rounding::HalfUp),
         other => (other, Rounding::Floor),
     };
-    resized(row, None, |b, x, sizes| {
+    resized(row, None, |x, sizes| {
         let scales = vec![None; sizes.len()];
-        super::super::row::first(ResizeNearest { x, scales, sizes, coordinates, rounding, exact: None }.emit(b)?)
+        row.compose(ResizeNearest { x, scales, sizes, coordinates, rounding, exact: None })
     })
 }

@@ -115,7 +115,10 @@ fn squeeze(row: &Row<'_, '_>) -> Items {
     let (b, x) = (row.b, row.tensor(0)?);
     let sizes = b.shape(x);
     let axes = if axes.is_empty() {
-        // Only axes that are 1 for every size go: the rank of the result is one number.
+        if let Some(open) = sizes.iter().find(|size| size.as_const().is_none()) {
+            let message = format!("the rank of the result depends on the size {open}");
+            return Err(Diagnostic::new(Code::E1006, message).help("name the axes to squeeze"));
+        }
         sizes.iter().enumerate().filter(|(_, size)| size.is_const(1)).map(|(axis, _)| axis).collect()
     } else {
         row.axes(&axes, sizes.len())?

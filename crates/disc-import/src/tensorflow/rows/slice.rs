@@ -3,7 +3,7 @@ use super::{
     super::row::{Items, Lower, Row, one, sizes},
     shape::dims_of,
 };
-use crate::sizes::Sizes;
+use crate::{emit::Sign, sizes::Sizes};
 use disc_ir::{Code, Diagnostic, Dim, Value};
 
 pub(in super::super) const ROWS: &[(&str, Lower)] = &[("Slice", Lower::Row(slice)), ("StridedSlice", Lower::Row(strided_slice))];
@@ -107,7 +107,7 @@ fn entries(row: &Row<'_, '_>, masks: &Masks, own: &[Dim]) -> Result<Vec<Part>, D
             parts.push(Part::New);
         } else if let Some(size) = axes.next() {
             parts.push(match is_set(masks.shrink, i) {
-                true => Part::At(from_start(row, begin, size)),
+                true => Part::At(from_start(row, begin, size)?),
                 false => {
                     let begin = (!is_set(masks.begin, i)).then_some(begin);
                     let end = (!is_set(masks.end, i)).then_some(end);
@@ -126,13 +126,21 @@ fn part(row: &Row<'_, '_>, size: &Dim, begin: Option<&Dim>, end: Option<&Dim>, s
         return Err(Diagnostic::new(Code::E1004, format!("a slice in steps of {stride}")));
     }
     let (first, last) = if stride > 0 { (Dim::constant(0), size.clone()) } else { (size - 1, Dim::constant(-1)) };
-    let bound = |dim: &Dim| clamped(row, &from_start(row, dim, size), size, stride);
-    Ok(Part::Range { start: begin.map_or(first, bound), limit: end.map_or(last, bound), stride })
+    let bound = |dim: &Dim| Ok(clamped(row, &from_start(row, dim, size)?, size, stride));
+    Ok(Part::Range { start: begin.map_or(Ok(first), bound)?, limit: end.map_or(Ok(last), bound)?, stride })
 }
 
-/// A position that counts from the end if it is negative.
-fn from_start(row: &Row<'_, '_>, position: &Dim, size: &Dim) -> Dim {
-    if row.b.is_less(position, &Dim::constant(0)) { size + position } else { position.clone() }
+/// A position that counts from the end if it is negative. One whose sign depends on sizes has to be
+/// at least 0, which calls check.
+fn from_start(row: &Row<'_, '_>, position: &Dim, size: &Dim) -> Result<Dim, Diagnostic> {
+    let zero = Dim::constant(0);
+    if row.b.is_less(position, &zero) {
+        return Ok(size + position);
+    }
+    if !row.b.is_less(&Dim::constant(-1), position) {
+        row.b.require(position, Sign::Ge, &zero)?;
+    }
+    Ok(position.clone())
 }
 
 /// A bound of a slice within the axis.
